@@ -1,0 +1,1 @@
+"""The gateway: the customers' API, orders, dispatch and storage."""

@@ -1,0 +1,1 @@
+"""The miner node: lease, generate under the forced draw, sign, submit."""

@@ -1,0 +1,1 @@
+"""The public forced draw, version 1: which token was due at every position."""

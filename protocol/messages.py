@@ -1,0 +1,216 @@
+"""The wire messages between gateway, miners and validators, version 1 (``docs/wire.md``).
+
+Every message is JSON. Integers are strict: a float, a boolean or a string never passes for a token
+id. Unknown members are refused, so that a newer node meets a clear error and not silence.
+"""
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from protocol.sampling import MAX_TOKENS_LIMIT, Sampling, Seed
+
+WIRE_VERSION = 1
+MAX_UNIT_SAMPLES = 4_096
+MAX_VOCABULARY = 2**31
+
+Hex32 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+Revision = Annotated[str, Field(pattern=r"^[0-9a-f]{40}$")]
+ModelName = Annotated[
+    str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,95}/[A-Za-z0-9][A-Za-z0-9_.-]{0,95}$")
+]
+Identifier = Annotated[str, Field(pattern=r"^[0-9a-f-]{36}$")]
+Signature = Annotated[str, Field(pattern=r"^[0-9a-f]{128}$")]
+Hotkey = Annotated[str, Field(min_length=40, max_length=64, pattern=r"^[1-9A-HJ-NP-Za-km-z]+$")]
+TokenId = Annotated[int, Field(ge=0, lt=MAX_VOCABULARY, strict=True)]
+Count = Annotated[int, Field(ge=0, lt=2**53, strict=True)]
+ShortText = Annotated[str, Field(max_length=200)]
+
+Role = Literal["miner", "validator"]
+EngineName = Literal["vllm", "transformers"]
+
+
+class Message(BaseModel):
+    """Base of all messages: immutable, no unknown members, no NaN or infinity."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class Stack(Message):
+    """What a node computes with; chooses among published audit profiles, proves nothing."""
+
+    engine: EngineName
+    version: ShortText
+    dtype: ShortText
+    head_dtype: ShortText
+    device: ShortText
+    parallelism: Count = 1
+
+
+class GatewayIdentity(Message):
+    """Answer of ``GET /nodes/v1/gateway``: whom to sign for, and in which version."""
+
+    hotkey: Hotkey
+    wire_version: int = WIRE_VERSION
+    time: float
+
+
+class LoadedModel(Message):
+    """The model commit that a node's engine holds at present."""
+
+    model: ModelName
+    revision: Revision
+
+
+class Announcement(Message):
+    """Body of ``POST /nodes/v1/announce``: what a node is and can serve. Repeated every minute."""
+
+    role: Role
+    stack: Stack
+    architectures: Annotated[list[ShortText], Field(max_length=64)]
+    loaded: LoadedModel | None = None
+    max_samples: Annotated[int, Field(ge=1, le=MAX_UNIT_SAMPLES, strict=True)] = 256
+
+
+class Demand(Message):
+    """One row of the demand board: work that waits for a model commit."""
+
+    model: ModelName
+    revision: Revision
+    architecture: ShortText
+    waiting_samples: Count
+    waiting_audits: Count
+    deadline: float
+
+
+class DemandBoard(Message):
+    """Answer of ``GET /nodes/v1/demand``, most urgent first."""
+
+    demands: list[Demand]
+
+
+class LeaseRequest(Message):
+    """Body of ``POST /nodes/v1/leases``: a node asks for work on the model it has loaded."""
+
+    role: Role
+    loaded: LoadedModel
+    max_samples: Annotated[int, Field(ge=1, le=MAX_UNIT_SAMPLES, strict=True)] = 256
+
+
+class SampleReference(Message):
+    """One sample of a unit: which prompt of the lease, and its index in the draw key."""
+
+    prompt: Count
+    sample_index: Annotated[int, Field(ge=0, lt=2**32, strict=True)]
+
+
+class Work(Message):
+    """The immutable content of a unit: what to generate, or what was to be generated.
+
+    ``samples`` fixes the order in which results and verdicts are given. The draw key of a sample
+    is ``draw_key(revision, seed, digest(prompts[prompt]), sample_index)``.
+    """
+
+    unit_id: Identifier
+    model: ModelName
+    revision: Revision
+    seed: Seed
+    sampling: Sampling
+    vocabulary_size: Annotated[int, Field(ge=1, le=MAX_VOCABULARY, strict=True)]
+    end_ids: Annotated[list[TokenId], Field(min_length=1, max_length=64)]
+    prompts: Annotated[list[list[TokenId]], Field(min_length=1, max_length=MAX_UNIT_SAMPLES)]
+    samples: Annotated[list[SampleReference], Field(min_length=1, max_length=MAX_UNIT_SAMPLES)]
+
+
+class Lease(Message):
+    """A generation lease. ``signature`` is the gateway's over ``lease_statement`` (documents.py)."""
+
+    lease_id: Identifier
+    attempt: Annotated[int, Field(ge=1, strict=True)]
+    expires_at: float
+    heartbeat_seconds: float
+    issued_at: int
+    work: Work
+    signature: Signature
+
+
+class Heartbeat(Message):
+    """Body of ``POST /nodes/v1/leases/{id}/heartbeat``: tokens produced (or audited) so far."""
+
+    tokens: Count
+
+
+class HeartbeatAnswer(Message):
+    """Answer to a heartbeat; ``stop`` tells the node to drop the work, whose lease is over."""
+
+    expires_at: float
+    stop: bool
+
+
+class Result(Message):
+    """Body of ``POST /nodes/v1/leases/{id}/result``: token ids and nothing else.
+
+    ``samples[k]`` are the ids of ``work.samples[k]``, its end id included. ``signature`` is the
+    miner's over ``result_statement``.
+    """
+
+    unit_id: Identifier
+    attempt: Annotated[int, Field(ge=1, strict=True)]
+    stack: Stack
+    samples: Annotated[
+        list[Annotated[list[TokenId], Field(max_length=MAX_TOKENS_LIMIT)]],
+        Field(min_length=1, max_length=MAX_UNIT_SAMPLES),
+    ]
+    root: Hex32
+    signature: Signature
+
+
+class AuditLease(Message):
+    """An audit lease: the work, what a miner claims for it, and the miner's signature."""
+
+    lease_id: Identifier
+    attempt: Annotated[int, Field(ge=1, strict=True)]
+    expires_at: float
+    heartbeat_seconds: float
+    work: Work
+    miner: Hotkey
+    result: Result
+
+
+Outcome = Literal["verified", "void", "inconclusive"]
+
+
+class SampleVerdict(Message):
+    """The verdict on one sample, with its figures.
+
+    ``mismatches`` counts claimed ids that are not the drawn ones; ``largest_margin_micro`` is in
+    millionths of a logit. ``reason`` names the rule for a void or inconclusive sample.
+    """
+
+    outcome: Outcome
+    reason: ShortText | None = None
+    tokens: Count
+    mismatches: Count
+    largest_margin_micro: Count
+    position: Count | None = None
+
+
+class Verdicts(Message):
+    """Body of ``POST /nodes/v1/leases/{id}/verdicts``; one verdict a sample, in the unit's order."""
+
+    unit_id: Identifier
+    attempt: Annotated[int, Field(ge=1, strict=True)]
+    result_root: Hex32
+    rule: ShortText
+    stack: Stack
+    samples: Annotated[list[SampleVerdict], Field(min_length=1, max_length=MAX_UNIT_SAMPLES)]
+    root: Hex32
+    signature: Signature
+
+
+class Receipt(Message):
+    """Answer to an accepted result or verdict; the same for a replay of the same bytes."""
+
+    lease_id: Identifier
+    accepted: bool
+    detail: ShortText

@@ -1,0 +1,1 @@
+"""Pure statistics and policy: margins, evidence, reputation. No I/O, no clock, no network."""

@@ -1,0 +1,1 @@
+"""The command line, demo, local hub, benchmarks, cheats and the tiny model's maker."""

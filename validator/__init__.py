@@ -1,0 +1,1 @@
+"""The audit daemon: lease, teacher-force, judge, sign verdicts."""
