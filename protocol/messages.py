@@ -123,7 +123,7 @@ class Work(Message):
 
 
 class Lease(Message):
-    """A generation lease. ``signature`` is the gateway's over ``lease_statement`` (documents.py)."""
+    """A generation lease; ``signature`` is the gateway's over ``documents.lease_statement``."""
 
     lease_id: Identifier
     attempt: Annotated[int, Field(ge=1, strict=True)]
@@ -196,7 +196,7 @@ class SampleVerdict(Message):
 
 
 class Verdicts(Message):
-    """Body of ``POST /nodes/v1/leases/{id}/verdicts``; one verdict a sample, in the unit's order."""
+    """Body of ``POST /nodes/v1/leases/{id}/verdicts``: one verdict a sample, in unit order."""
 
     unit_id: Identifier
     attempt: Annotated[int, Field(ge=1, strict=True)]
