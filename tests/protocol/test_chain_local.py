@@ -1,3 +1,4 @@
+import asyncio
 import sqlite3
 import subprocess
 import sys
@@ -122,14 +123,14 @@ for index in range(20):
 """
 
 
-async def test_registrations_from_several_processes_are_all_kept(tmp_path: Path, clock: Clock):
+def test_registrations_from_several_processes_are_all_kept(tmp_path: Path, clock: Clock):
     path = tmp_path / "chain.sqlite"
     processes = [
         subprocess.Popen([sys.executable, "-c", _REGISTER_MANY, str(path), str(number)])
         for number in range(4)
     ]
     assert [process.wait() for process in processes] == [0] * 4
-    neurons = (await LocalChain(path, clock).snapshot()).neurons
+    neurons = asyncio.run(LocalChain(path, clock).snapshot()).neurons
     assert len(neurons) == 80
     assert sorted(neuron.uid for neuron in neurons.values()) == list(range(80))
 
