@@ -1,6 +1,8 @@
 """Hotkeys: the sr25519 keys that nodes and the gateway sign with, in bittensor's keyfile format."""
 
+import contextlib
 import os
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -71,16 +73,13 @@ def verify_statement(hotkey: str, statement: dict[str, Any], signature: str) -> 
 def _create(path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     keypair = Keypair.create_from_mnemonic(Keypair.generate_mnemonic())
-    draft = path.with_name(f"{path.name}.{os.getpid()}.new")
-    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    # mkstemp makes the file with mode 0600.
+    descriptor, draft = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     with os.fdopen(descriptor, "wb") as file:
         file.write(serialized_keypair_to_keyfile_data(keypair))
         file.flush()
         os.fsync(file.fileno())
-    try:
-        # A hard link never replaces a file, so the first of two creators wins whole.
+    # A hard link never replaces a file, so the first of two creators wins whole.
+    with contextlib.suppress(FileExistsError):
         os.link(draft, path)
-    except FileExistsError:
-        pass
-    finally:
-        draft.unlink()
+    Path(draft).unlink()

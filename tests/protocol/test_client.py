@@ -1,0 +1,178 @@
+"""The nodes' client against a small server that fakes the gateway's routes, signatures real."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+
+import pytest
+import stamina
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+from bittensor_core import Keypair
+
+from protocol.client import GatewayRefused, GatewayUnavailable, NodeClient
+from protocol.documents import lease_statement
+from protocol.http_auth import AuthError, InMemoryNonceStore, verify_request
+from protocol.keys import load_or_create_hotkey, sign_statement
+from protocol.messages import Lease, LeaseRequest, LoadedModel, SampleReference, Work
+from protocol.sampling import Sampling
+
+REVISION = "a" * 40
+UNIT = "01890000-0000-7000-8000-000000000001"
+LEASE = "01890000-0000-7000-8000-000000000002"
+Handler = Callable[[web.Request], Awaitable[web.Response]]
+
+
+def _work() -> Work:
+    return Work(
+        unit_id=UNIT,
+        model="org/name",
+        revision=REVISION,
+        seed=7,
+        sampling=Sampling(temperature=0.6, max_tokens=16),
+        vocabulary_size=100,
+        end_ids=[2],
+        prompts=[[1, 2, 3]],
+        samples=[SampleReference(prompt=0, sample_index=0)],
+    )
+
+
+class FakeGateway:
+    """Answers what a test puts into ``answers``; checks btauth as the real gateway does."""
+
+    def __init__(self, key: Keypair) -> None:
+        self.key = key
+        self.answers: list[web.Response] = []
+        self.refused: list[str] = []
+        self.calls = 0
+        self._nonces = InMemoryNonceStore()
+
+    async def handle(self, request: web.Request) -> web.Response:
+        if request.path == "/nodes/v1/gateway":
+            identity = {"hotkey": self.key.ss58_address, "wire_version": 1, "time": 0.0}
+            return web.json_response(identity)
+        self.calls += 1
+        try:
+            verify_request(
+                request.headers,
+                await request.read(),
+                method=request.method,
+                path=request.path_qs,
+                receiver=self.key.ss58_address,
+                nonces=self._nonces,
+            )
+        except AuthError as error:
+            self.refused.append(str(error))
+            return web.json_response({"error": {"message": str(error), "code": "auth"}}, status=401)
+        return self.answers.pop(0)
+
+
+@pytest.fixture
+async def gateway(tmp_path: Path) -> AsyncIterator[tuple[FakeGateway, str]]:
+    fake = FakeGateway(load_or_create_hotkey(tmp_path / "gateway"))
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", fake.handle)
+    stamina.set_testing(True, attempts=3)
+    async with TestServer(app) as server:
+        yield fake, str(server.make_url("")).rstrip("/")
+    stamina.set_testing(False)
+
+
+@pytest.fixture
+def miner(tmp_path: Path) -> Keypair:
+    return load_or_create_hotkey(tmp_path / "miner")
+
+
+REQUEST = LeaseRequest(role="miner", loaded=LoadedModel(model="org/name", revision=REVISION))
+
+
+def _lease(signer: Keypair, miner: str) -> web.Response:
+    work = _work()
+    statement = lease_statement(LEASE, 1, miner, 1_800_000_000, work)
+    lease = Lease(
+        lease_id=LEASE,
+        attempt=1,
+        expires_at=1_800_000_060.0,
+        heartbeat_seconds=10.0,
+        issued_at=1_800_000_000,
+        work=work,
+        signature=sign_statement(signer, statement),
+    )
+    return web.Response(text=lease.model_dump_json(), content_type="application/json")
+
+
+async def test_a_signed_lease_is_taken(gateway: tuple[FakeGateway, str], miner: Keypair) -> None:
+    fake, url = gateway
+    fake.answers = [_lease(fake.key, miner.ss58_address), web.Response(status=204)]
+    async with NodeClient(url, miner) as client:
+        lease = await client.lease_generation(REQUEST)
+        assert lease is not None
+        assert lease.work == _work()
+        assert await client.lease_generation(REQUEST) is None
+    assert fake.refused == []
+
+
+async def test_a_lease_that_another_key_signed_is_refused(
+    gateway: tuple[FakeGateway, str], miner: Keypair, tmp_path: Path
+) -> None:
+    fake, url = gateway
+    stranger = load_or_create_hotkey(tmp_path / "stranger")
+    fake.answers = [
+        _lease(stranger, miner.ss58_address),
+        _lease(fake.key, stranger.ss58_address),
+    ]
+    async with NodeClient(url, miner) as client:
+        for _ in range(2):
+            with pytest.raises(GatewayRefused, match="bad_lease_signature"):
+                await client.lease_generation(REQUEST)
+
+
+async def test_passing_failures_are_retried_with_fresh_nonces(
+    gateway: tuple[FakeGateway, str], miner: Keypair
+) -> None:
+    fake, url = gateway
+    fake.answers = [web.Response(status=503), web.Response(status=429), web.Response(status=204)]
+    async with NodeClient(url, miner) as client:
+        assert await client.lease_generation(REQUEST) is None
+    assert fake.calls == 3
+    assert fake.refused == []
+
+
+async def test_a_final_refusal_is_told_at_once(
+    gateway: tuple[FakeGateway, str], miner: Keypair
+) -> None:
+    fake, url = gateway
+    body = {"error": {"message": "the lease is over", "type": "x", "param": None, "code": "over"}}
+    fake.answers = [web.json_response(body, status=409)]
+    async with NodeClient(url, miner) as client:
+        with pytest.raises(GatewayRefused, match="409 over: the lease is over"):
+            await client.heartbeat(LEASE, 5)
+    assert fake.calls == 1
+
+
+@pytest.mark.parametrize("body", ["", "[]", '{"expires_at": "soon", "stop": false}', "<html>"])
+async def test_a_malformed_answer_names_the_field(
+    gateway: tuple[FakeGateway, str], miner: Keypair, body: str
+) -> None:
+    fake, url = gateway
+    fake.answers = [web.Response(text=body)]
+    async with NodeClient(url, miner) as client:
+        with pytest.raises(GatewayRefused, match="bad_answer: HeartbeatAnswer"):
+            await client.heartbeat(LEASE, 5)
+
+
+async def test_an_unreachable_gateway_is_unavailable(miner: Keypair) -> None:
+    stamina.set_testing(True, attempts=2)
+    async with NodeClient("http://127.0.0.1:9", miner) as client:
+        with pytest.raises(GatewayUnavailable, match=r"127\.0\.0\.1:9"):
+            await client.demand()
+    stamina.set_testing(False)
+
+
+async def test_a_request_for_another_gateway_is_refused(
+    gateway: tuple[FakeGateway, str], miner: Keypair
+) -> None:
+    fake, url = gateway
+    async with NodeClient(url, miner, gateway_hotkey=miner.ss58_address) as client:
+        with pytest.raises(GatewayRefused, match="401"):
+            await client.demand()
+    assert "different receiving hotkey" in fake.refused[0]
