@@ -1,0 +1,1 @@
+"""Intake: the bytes of an input file become lines, validated requests and prompt token ids."""
