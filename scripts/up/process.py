@@ -40,7 +40,7 @@ class Process:
 
     def start(self) -> None:
         """Start the process, its output appended to the log."""
-        command = [sys.executable, "-m", "scripts.up.tether", self.plan.module]
+        command = [sys.executable, "-P", "-m", "scripts.up.tether", self.plan.module]
         environment = dict(os.environ)
         for name, value in self.plan.environment.items():
             if value is None:
