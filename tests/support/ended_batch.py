@@ -1,4 +1,4 @@
-"""What must hold of every ended batch, whatever happened to it. Used by every test that ends one."""
+"""What must hold of every ended batch; used by every test that ends one."""
 
 import json
 from collections.abc import Sequence
