@@ -1,0 +1,128 @@
+"""The store: one SQL database and one object store, opened together.
+
+The same statements serve SQLite and PostgreSQL. On SQLite all writes go through one connection that
+begins with ``BEGIN IMMEDIATE`` (a deferred begin loses updates or fails with "database is locked"),
+and readers can not write; on PostgreSQL both sides share a pool, and rows are locked.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, Self
+
+from sqlalchemy import event
+from sqlalchemy.engine import make_url
+from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
+from sqlmodel.ext.asyncio.session import AsyncSession
+
+from gateway.store.migrate import migrate
+from gateway.store.objects import Objects
+
+BUSY_TIMEOUT_MS = 30_000
+WRITER_WAIT_SECONDS = 60
+READERS = 8
+POOL = 16
+
+
+class Store:
+    """All that the gateway keeps. Open it with ``Store.open`` and end it with ``close``."""
+
+    def __init__(self, writer: AsyncEngine, reader: AsyncEngine, objects: Objects) -> None:
+        self.objects = objects
+        self._writer = writer
+        self._reader = reader
+        self._news = asyncio.Event()
+
+    @classmethod
+    async def open(cls, url: str, objects: Objects) -> Self:
+        """Open the database at ``url`` and bring its tables up to date.
+
+        Args:
+            url: ``sqlite:///PATH`` or ``postgresql://USER:PASSWORD@HOST/NAME``.
+            objects: where objects are kept.
+
+        Raises:
+            ValueError: the URL names another kind of database, or SQLite in memory.
+        """
+        kind = make_url(url).get_backend_name()
+        if kind == "sqlite":
+            writer, reader = _sqlite(url)
+        elif kind == "postgresql":
+            writer = reader = _postgresql(url)
+        else:
+            raise ValueError(f"the database is sqlite:///PATH or postgresql://..., not {kind}")
+        store = cls(writer, reader, objects)
+        try:
+            async with writer.begin() as connection:
+                await connection.run_sync(migrate)
+        except BaseException:
+            await store.close()
+            raise
+        return store
+
+    async def close(self) -> None:
+        """Close all connections; without it aiosqlite's threads keep the process alive."""
+        await self._reader.dispose()
+        await self._writer.dispose()
+
+    @asynccontextmanager
+    async def read(self) -> AsyncIterator[AsyncSession]:
+        """Give a session to read with; nothing of it is written."""
+        async with AsyncSession(self._reader, expire_on_commit=False) as session:
+            yield session
+
+    @asynccontextmanager
+    async def write(self) -> AsyncIterator[AsyncSession]:
+        """Give a session whose work is one transaction: committed at its end, or undone whole."""
+        async with AsyncSession(self._writer, expire_on_commit=False) as session, session.begin():
+            yield session
+
+    def announce_news(self) -> None:
+        """Wake ``wait_for_news`` of this process: an order may have background work now."""
+        self._news.set()
+
+    async def wait_for_news(self, seconds: float) -> None:
+        """Return once there is news, or after ``seconds`` of none."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._news.wait()
+        except TimeoutError:
+            return
+        self._news.clear()
+
+
+def _sqlite(url: str) -> tuple[AsyncEngine, AsyncEngine]:
+    location = make_url(url).set(drivername="sqlite+aiosqlite")
+    if not location.database or location.database == ":memory:":
+        raise ValueError("SQLite needs a file: sqlite:///PATH")
+    Path(location.database).parent.mkdir(parents=True, exist_ok=True)
+    writer = create_async_engine(
+        location, pool_size=1, max_overflow=0, pool_timeout=WRITER_WAIT_SECONDS
+    )
+    reader = create_async_engine(location, pool_size=READERS, max_overflow=0)
+    _prepare_sqlite(writer, "BEGIN IMMEDIATE", ("journal_mode=WAL", "synchronous=FULL"))
+    _prepare_sqlite(reader, "BEGIN", ("query_only=ON",))
+    return writer, reader
+
+
+def _prepare_sqlite(engine: AsyncEngine, begin: str, pragmas: tuple[str, ...]) -> None:
+    @event.listens_for(engine.sync_engine, "connect")
+    def set_pragmas(connection: Any, _record: Any) -> None:
+        # None stops the driver from beginning transactions on its own.
+        connection.isolation_level = None
+        cursor = connection.cursor()
+        for pragma in ("foreign_keys=ON", f"busy_timeout={BUSY_TIMEOUT_MS}", *pragmas):
+            cursor.execute(f"PRAGMA {pragma}")
+        cursor.close()
+
+    @event.listens_for(engine.sync_engine, "begin")
+    def begin_transaction(connection: Any) -> None:
+        connection.exec_driver_sql(begin)
+
+
+def _postgresql(url: str) -> AsyncEngine:
+    location = make_url(url).set(drivername="postgresql+psycopg")
+    return create_async_engine(
+        location, pool_size=POOL, max_overflow=POOL, pool_pre_ping=True, pool_timeout=30
+    )

@@ -1,0 +1,33 @@
+"""The tables, one file for each noun."""
+
+from gateway.store.tables.accounts import Account, AccountState, ApiKey
+from gateway.store.tables.base import Table, new_id
+from gateway.store.tables.files import File, FilePurpose
+from gateway.store.tables.leases import Lease, LeaseKind, LeaseState
+from gateway.store.tables.nodes import Node, NodeRole
+from gateway.store.tables.orders import OPEN_STATUSES, Dialect, Ending, Order, OrderStatus
+from gateway.store.tables.units import Unit, UnitState
+from gateway.store.tables.verdicts import Verdict
+
+__all__ = [
+    "OPEN_STATUSES",
+    "Account",
+    "AccountState",
+    "ApiKey",
+    "Dialect",
+    "Ending",
+    "File",
+    "FilePurpose",
+    "Lease",
+    "LeaseKind",
+    "LeaseState",
+    "Node",
+    "NodeRole",
+    "Order",
+    "OrderStatus",
+    "Table",
+    "Unit",
+    "UnitState",
+    "Verdict",
+    "new_id",
+]

@@ -1,0 +1,36 @@
+"""Nodes: the miners and validators that have announced themselves."""
+
+from enum import StrEnum
+
+from sqlalchemy import Index
+
+from gateway.store.tables.base import Table, big, one_of, real, text, word
+
+
+class NodeRole(StrEnum):
+    """What a node does."""
+
+    MINER = "miner"
+    VALIDATOR = "validator"
+
+
+class Node(Table, table=True):
+    """A node by its hotkey, as it announced itself last.
+
+    ``outcomes`` are the latest judged samples of a miner, one letter each, oldest first (see
+    ``scoring/reputation.py``). ``tokens_per_second`` is a moving average over its leases.
+    """
+
+    __table_args__ = (one_of("role", NodeRole), Index(None, "role", "seen_at_ms"))
+
+    hotkey: str = word(primary_key=True)
+    role: str = word()
+    stack_json: str = text()
+    architectures_json: str = text()
+    loaded_model: str | None = word(None)
+    loaded_revision: str | None = word(None)
+    max_samples: int = big()
+    registered_at_ms: int = big()
+    seen_at_ms: int = big()
+    tokens_per_second: float | None = real(None)
+    outcomes: str = text("")

