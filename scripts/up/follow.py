@@ -1,19 +1,20 @@
 """The terminal's view of the roles' logs: each line with its role's name, no library's noise.
 
-The files hold everything. What a role itself says begins with a time and a level
-(``scripts/cli/logs.py``); all else, such as an engine's start, is only in the file.
+The files hold everything. What a role itself says is one JSON object a line, as structlog writes it
+where no person is reading; all else, such as an engine's start, is only in the file.
 """
 
-import re
+import json
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 POLL_SECONDS = 0.2
 NAME_WIDTH = 12
 
-_ROLE_LINE = re.compile(r"^\d\d:\d\d:\d\d (debug|info|warning|error|critical) ")
+_LEVELS = frozenset({"info", "warning", "error", "critical"})
+_UNSHOWN = frozenset({"event", "level", "logger", "timestamp", "exception"})
 
 
 class Follower:
@@ -57,9 +58,34 @@ class Follower:
         for name, file in files:
             *lines, self._rests[name] = (self._rests[name] + file.read()).split(b"\n")
             for line in lines:
-                text = line.decode("utf-8", "replace").rstrip()
-                if _ROLE_LINE.match(text):
+                text = _readable(line)
+                if text is not None:
                     self._write(f"{name:<{NAME_WIDTH}} {text}")
+
+
+def _readable(line: bytes) -> str | None:
+    """Return a role's own line for a person, None for any other line."""
+    if not line.startswith(b"{"):
+        return None
+    try:
+        entry = json.loads(line)
+    except ValueError:
+        return None
+    if not isinstance(entry, dict) or entry.get("level") not in _LEVELS or "event" not in entry:
+        return None
+    time = str(entry.get("timestamp", ""))[11:19]
+    values = "".join(
+        f" {name}={_value(value)}" for name, value in entry.items() if name not in _UNSHOWN
+    )
+    level = "" if entry["level"] == "info" else f"{entry['level'].upper()}: "
+    return f"{time} {level}{entry['event']}{values}"
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    text = str(value)
+    return json.dumps(text, ensure_ascii=False) if any(part in text for part in ' \n"=') else text
 
 
 def last_lines(path: Path, number: int = 3) -> list[str]:

@@ -17,7 +17,7 @@ PATIENCE_SECONDS = 30.0
 POLITE = """
 import signal, subprocess, sys, time
 signal.signal(signal.SIGTERM, lambda *_: (print("bye", flush=True), sys.exit(0)))
-print("12:00:00 info     ready", flush=True)
+print('{"event": "ready", "level": "info", "timestamp": "2026-01-02T12:00:00Z", "n": 2}')
 print("a library's noise", flush=True)
 time.sleep(3600)
 """
@@ -182,7 +182,7 @@ def test_the_terminal_shows_only_the_roles_own_lines(modules: Path, tmp_path: Pa
     eventually(lambda: b"noise" in log.read_bytes())
     process.kill()
     follower.stop()
-    assert lines == ["miner-1      12:00:00 info     ready"]
+    assert lines == ["miner-1      12:00:00 ready n=2"]
 
 
 def test_a_line_written_in_two_pieces_is_shown_once_whole(tmp_path: Path):
@@ -192,12 +192,12 @@ def test_a_line_written_in_two_pieces_is_shown_once_whole(tmp_path: Path):
     follower.follow("hub", log)
     follower.start()
     with log.open("a") as file:
-        file.write("12:00:00 info ")
+        file.write('{"event": "unit void", "level": "warning", ')
         file.flush()
         time.sleep(0.5)
-        file.write("    started\n")
+        file.write('"reason": "margin above 4", "timestamp": "2026-01-02T12:00:00.5Z"}\n{broken\n')
     follower.stop()
-    assert lines == ["hub          12:00:00 info     started"]
+    assert lines == ['hub          12:00:00 WARNING: unit void reason="margin above 4"']
 
 
 def test_last_lines_skip_blank_ones(tmp_path: Path):
