@@ -22,7 +22,7 @@ class Intake:
         ``lines.jsonl``: one object per usable line in file order, ``{"line", "custom_id",
             "first_sample_index"}`` and ``"reference"`` where the order has a grader.
         ``refused.jsonl``: one object per refused line in file order, ``{"custom_id", "line",
-            "error": {"code", "message"}}``; ``custom_id`` is ``""`` where the line has no usable one.
+            "error": {"code", "message"}}``; ``custom_id`` is ``""`` where the line has none of use.
 
     Attributes:
         endpoint: ``/v1/chat/completions`` or ``/v1/completions``, common to all usable lines.
@@ -45,3 +45,13 @@ class Intake:
     prompt_tokens: int
     longest_prompt: int
     folder: Path
+
+
+@dataclass(frozen=True)
+class FileRefusal:
+    """The whole file cannot be used; the members of the ``GatewayError`` that says so."""
+
+    status: int
+    code: str
+    message: str
+    param: str | None = None

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import shutil
+import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from gateway.catalog.names import check_commit, check_model_name
+from gateway.intake.job import IntakeJob
 from gateway.intake.outcome import Intake
+from gateway.intake.pool import IntakePool
 
 if TYPE_CHECKING:
+    from gateway.catalog.lookup import Catalog, Model
     from protocol.repository import ModelFacts
 
 Dialect = Literal["openai", "openrelay", "native"]
@@ -53,3 +59,58 @@ class Quote:
     facts: ModelFacts
     created_at: int
     template_time: int
+
+
+async def quote(
+    request: QuoteRequest, pool: IntakePool, catalog: Catalog, workdir: Path, now_ms: int
+) -> Quote:
+    """Find the model, pin its commit, and read the file for it.
+
+    Args:
+        request: what is asked for.
+        pool: the started worker processes.
+        catalog: the models that can be ordered.
+        workdir: an existing folder; the quote's files come into a new folder inside it, which the
+            caller removes. Where the quote is refused nothing stays.
+        now_ms: Unix milliseconds.
+
+    Raises:
+        GatewayError: in this order: ``invalid_model``, ``invalid_revision``, the model's checks,
+            the file's (limits, lines, ``no_usable_line``, ``endpoint_mismatch``,
+            ``mixed_sampling``, ``invalid_max_tokens``, ``context_too_long``).
+    """
+    model = await _find_model(request, pool, catalog)
+    folder = Path(tempfile.mkdtemp(prefix="intake-", dir=workdir))
+    template_time = now_ms // 1_000
+    job = IntakeJob(
+        input_path=request.input_path,
+        folder=folder,
+        endpoint=request.endpoint,
+        graded=request.grader is not None,
+        model=model.facts.model,
+        vocabulary_size=model.facts.vocabulary_size,
+        context_length=model.facts.context_length,
+        tokenizer_folder=model.folder,
+        template_time=template_time,
+    )
+    try:
+        intake = await pool.intake(job)
+    except BaseException:
+        shutil.rmtree(folder)
+        raise
+    return Quote(intake, model.facts, now_ms, template_time)
+
+
+async def _find_model(request: QuoteRequest, pool: IntakePool, catalog: Catalog) -> Model:
+    name = request.metadata.get("model")
+    param = "metadata.model"
+    if name is None:
+        name = await pool.first_model(request.input_path)
+        param = "input_file_id"
+    name = check_model_name(name, param=param)
+    commit = request.metadata.get("revision")
+    if commit is None:
+        commit = await catalog.pin(name)
+    else:
+        commit = check_commit(commit, param="metadata.revision")
+    return await catalog.model(name, commit)

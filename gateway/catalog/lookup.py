@@ -1,0 +1,130 @@
+"""Looking a model up on the hub: its commit is pinned, its facts are read, its tokenizer fetched.
+
+The hub's client blocks, so it runs in a few threads of its own and for a bounded time. What is
+known of a commit never changes and is kept.
+"""
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import ParamSpec, TypeVar
+
+from gateway.catalog.architectures import SUPPORTED_ARCHITECTURES
+from gateway.errors import GatewayError
+from protocol import repository
+from protocol.repository import ModelFacts
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_MAX_KEPT = 1_024
+_RETRY_SECONDS = 15
+
+
+@dataclass(frozen=True)
+class Model:
+    """A model commit that can be ordered: its facts, and the folder of its small files."""
+
+    facts: ModelFacts
+    folder: Path
+
+
+class Catalog:
+    """The models that can be ordered.
+
+    Args:
+        cache_dir: where the hub's files are kept; None for the hub client's own cache.
+        architectures: what is supported.
+        lookup_seconds: the longest that one request to the hub may take.
+    """
+
+    def __init__(
+        self,
+        cache_dir: Path | None = None,
+        architectures: tuple[str, ...] = SUPPORTED_ARCHITECTURES,
+        lookup_seconds: float = 30.0,
+    ) -> None:
+        self.architectures = architectures
+        self._cache_dir = cache_dir
+        self._lookup_seconds = lookup_seconds
+        self._threads = ThreadPoolExecutor(4, thread_name_prefix="hub")
+        self._models: dict[tuple[str, str], Model] = {}
+
+    def close(self) -> None:
+        """Give the threads up; lookups under way end by themselves."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    async def pin(self, model: str) -> str:
+        """The commit that ``main`` names now, 40 lower-case hexadecimal digits.
+
+        Raises:
+            GatewayError: 400 ``invalid_revision``; 422 ``model_not_found`` or ``model_private``;
+                503 ``model_lookup_unavailable``.
+        """
+        return await self._ask(repository.resolve_revision, model)
+
+    async def model(self, name: str, commit: str) -> Model:
+        """A model at a commit, checked.
+
+        Raises:
+            GatewayError: 422 ``model_not_found``, ``model_private``, ``model_unsupported`` or
+                ``architecture_unsupported``; 503 ``model_lookup_unavailable``.
+        """
+        known = self._models.get((name, commit))
+        if known is None:
+            known = await self._ask(partial(_fetch, cache_dir=self._cache_dir), name, commit)
+            if len(self._models) >= _MAX_KEPT:
+                self._models.pop(next(iter(self._models)))
+            self._models[name, commit] = known
+        self._check_architecture(known.facts)
+        return known
+
+    def _check_architecture(self, facts: ModelFacts) -> None:
+        if facts.architecture not in self.architectures:
+            raise GatewayError(
+                422,
+                "architecture_unsupported",
+                f"{facts.model} is a {facts.architecture}; supported are "
+                f"{', '.join(self.architectures)}.",
+            )
+
+    async def _ask(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        call = asyncio.get_running_loop().run_in_executor(
+            self._threads, partial(function, *args, **kwargs)
+        )
+        try:
+            async with asyncio.timeout(self._lookup_seconds):
+                return await call
+        except TimeoutError:
+            raise _unavailable() from None
+        except repository.RepositoryError as error:
+            raise _refusal(error) from None
+
+
+def _fetch(name: str, commit: str, *, cache_dir: Path | None) -> Model:
+    folder = repository.download(name, commit, weights=False, cache_dir=cache_dir)
+    return Model(repository.read_facts(folder, name, commit), folder)
+
+
+def _refusal(error: repository.RepositoryError) -> GatewayError:
+    match error:
+        case repository.Unreachable():
+            return _unavailable()
+        case repository.Private() | repository.Gated():
+            return GatewayError(422, "model_private", f"{error} Only public models are offered.")
+        case repository.NotFound():
+            return GatewayError(422, "model_not_found", str(error))
+        case _:
+            return GatewayError(422, "model_unsupported", str(error))
+
+
+def _unavailable() -> GatewayError:
+    return GatewayError(
+        503,
+        "model_lookup_unavailable",
+        "The Hugging Face hub did not answer in time; try again shortly.",
+        retry_after=_RETRY_SECONDS,
+    )

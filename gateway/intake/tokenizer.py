@@ -1,0 +1,126 @@
+"""A model's own tokenizer and chat templates, read from the files of its pinned commit."""
+
+import json
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
+
+from tokenizers import Tokenizer
+
+from gateway.intake.template import ChatTemplate, TemplateUnusable
+
+_SPECIAL_TOKENS = (
+    "bos_token",
+    "eos_token",
+    "unk_token",
+    "sep_token",
+    "pad_token",
+    "cls_token",
+    "mask_token",
+)
+
+
+class TokenizerUnusable(Exception):
+    """The repository's tokenizer files cannot be used; the message says which and why."""
+
+
+class ModelTokenizer:
+    """Text to ids for one model commit.
+
+    Args:
+        folder: the commit's files: ``tokenizer.json``, ``tokenizer_config.json`` and, where the
+            model has one, ``chat_template.jinja``.
+        clock: Unix seconds that chat templates see.
+
+    Raises:
+        TokenizerUnusable: a file is missing or broken, or a template does not compile.
+    """
+
+    def __init__(self, folder: Path, clock: int) -> None:
+        self._tokenizer = _load_tokenizer(folder)
+        config = _read_object(folder / "tokenizer_config.json")
+        special_tokens = _special_tokens(config)
+        self._templates: dict[str, ChatTemplate] = {}
+        for name, source in _template_sources(folder, config).items():
+            try:
+                self._templates[name] = ChatTemplate(source, special_tokens, clock)
+            except TemplateUnusable as error:
+                raise TokenizerUnusable(f"chat template: {error}") from None
+
+    def template(self, with_tools: bool) -> ChatTemplate | None:
+        """The template for a conversation; None where the model has none."""
+        if with_tools and "tool_use" in self._templates:
+            return self._templates["tool_use"]
+        return self._templates.get("default")
+
+    def encode(self, texts: Sequence[str], *, special_tokens: bool) -> list[list[int]]:
+        """The ids of each text.
+
+        Args:
+            texts: whole prompts.
+            special_tokens: add those that the tokenizer is configured to add; false for rendered
+                conversations, whose template writes its own.
+        """
+        encodings = self._tokenizer.encode_batch_fast(
+            list(texts), add_special_tokens=special_tokens
+        )
+        return [encoding.ids for encoding in encodings]
+
+
+@lru_cache(maxsize=2)
+def _load_tokenizer(folder: Path) -> Tokenizer:
+    """Load ``tokenizer.json``; a commit's folder never changes, so its tokenizer is kept."""
+    path = folder / "tokenizer.json"
+    if not path.is_file():
+        raise TokenizerUnusable("it has no tokenizer.json")
+    try:
+        tokenizer = Tokenizer.from_file(str(path))
+    except Exception as error:  # noqa: BLE001 - the library raises Exception itself
+        raise TokenizerUnusable(f"tokenizer.json cannot be read: {error}") from None
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    return tokenizer
+
+
+def _read_object(path: Path) -> Mapping[str, object]:
+    if not path.is_file():
+        return {}
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError):
+        raise TokenizerUnusable(f"{path.name} is not JSON") from None
+    return value if isinstance(value, dict) else {}
+
+
+def _special_tokens(config: Mapping[str, object]) -> dict[str, str]:
+    """The named special tokens; each is a text, or an object whose ``content`` is the text."""
+    tokens: dict[str, str] = {}
+    for name in _SPECIAL_TOKENS:
+        value = config.get(name)
+        text = value.get("content") if isinstance(value, dict) else value
+        if isinstance(text, str):
+            tokens[name] = text
+    return tokens
+
+
+def _template_sources(folder: Path, config: Mapping[str, object]) -> dict[str, str]:
+    """Template texts by name, ``default`` and ``tool_use`` among them; the file comes first."""
+    path = folder / "chat_template.jinja"
+    if path.is_file():
+        try:
+            return {"default": path.read_text(encoding="utf-8")}
+        except UnicodeDecodeError:
+            raise TokenizerUnusable("chat_template.jinja is not UTF-8") from None
+    match config.get("chat_template"):
+        case str() as source:
+            return {"default": source}
+        case list() as entries:
+            return {
+                entry["name"]: entry["template"]
+                for entry in entries
+                if isinstance(entry, dict)
+                and isinstance(entry.get("name"), str)
+                and isinstance(entry.get("template"), str)
+            }
+        case _:
+            return {}

@@ -1,0 +1,93 @@
+"""The files of an intake, written as a stream, and the tallies over all usable lines."""
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Self
+
+import numpy as np
+
+from gateway.intake import outcome
+from gateway.intake.request import Refused, Request
+from gateway.intake.settings import Settings
+
+
+class IntakeWriter:
+    """Writes usable lines and refusals in file order; a context manager that closes the files.
+
+    Attributes:
+        usable, refused: lines so far.
+        prompt_tokens: sum of the prompts' lengths.
+        longest_prompt: ids of the longest prompt.
+        first: line number and settings of the first usable line, or None.
+        mixed: the first member that differs from the first usable line, and the line where it
+            does, or None.
+        first_refusal: the first refused line, or None.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._prompts = (folder / outcome.PROMPTS).open("wb")
+        self._offsets = (folder / outcome.OFFSETS).open("wb")
+        self._lines = (folder / outcome.LINES).open("w", encoding="ascii")
+        self._refused = (folder / outcome.REFUSED).open("w", encoding="ascii")
+        self._samples: dict[bytes, int] = {}
+        self.usable = 0
+        self.refused = 0
+        self.prompt_tokens = 0
+        self.longest_prompt = 0
+        self.first: tuple[int, Settings] | None = None
+        self.mixed: tuple[str, int] | None = None
+        self.first_refusal: Refused | None = None
+        self._write_offset()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for file in (self._prompts, self._offsets, self._lines, self._refused):
+            file.close()
+
+    def refuse(self, line: Refused) -> None:
+        """Write a refused line."""
+        error = {"code": line.code, "message": line.message}
+        self._refused.write(
+            json.dumps({"custom_id": line.custom_id, "line": line.line, "error": error}) + "\n"
+        )
+        self.refused += 1
+        self.first_refusal = self.first_refusal or line
+
+    def accept(self, request: Request, ids: list[int]) -> None:
+        """Write a usable line with its prompt ids, of which there is at least one.
+
+        Its first sample index counts on from the samples of earlier lines with the same ids
+        (the forced draw, section 1).
+        """
+        encoded = np.asarray(ids, dtype="<u4").tobytes()
+        digest = hashlib.sha256(encoded).digest()
+        index = self._samples.get(digest, 0)
+        self._samples[digest] = index + request.settings.n
+        row: dict[str, object] = {
+            "line": request.line,
+            "custom_id": request.custom_id,
+            "first_sample_index": index,
+        }
+        if request.reference is not None:
+            row["reference"] = request.reference
+        self._lines.write(json.dumps(row) + "\n")
+        self._prompts.write(encoded)
+        self._tally(request, len(ids))
+        self._write_offset()
+
+    def _tally(self, request: Request, length: int) -> None:
+        self.usable += 1
+        self.prompt_tokens += length
+        self.longest_prompt = max(self.longest_prompt, length)
+        if self.first is None:
+            self.first = (request.line, request.settings)
+        elif self.mixed is None:
+            difference = self.first[1].first_difference(request.settings)
+            if difference is not None:
+                self.mixed = (difference, request.line)
+
+    def _write_offset(self) -> None:
+        self._offsets.write(self.prompt_tokens.to_bytes(8, "little"))
