@@ -1,0 +1,40 @@
+"""API keys on customers' routes."""
+
+from typing import Annotated
+
+from fastapi import Depends, Request, Security
+from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+
+from gateway.accounts import ORDERS_WRITE, Principal, authenticate, invalid_key, require_scope
+from gateway.api.state import State, StateOf
+
+_bearer = HTTPBearer(
+    scheme_name="workspaceKey",
+    bearerFormat="rlq_ followed by 48 hexadecimal characters",
+    description="Account workspace key with orders:write (the OpenAI SDK api_key).",
+    auto_error=False,
+)
+
+
+async def customer(
+    request: Request,
+    state: StateOf,
+    credentials: Annotated[HTTPAuthorizationCredentials | None, Security(_bearer)],
+) -> Principal:
+    """Return whose key the request carries.
+
+    Raises:
+        GatewayError: 401 or 403; a request with several Authorization headers has none.
+    """
+    if credentials is None or len(request.headers.getlist("authorization")) != 1:
+        raise invalid_key()
+    principal = await authenticate(state.store, credentials.credentials, _now_ms(state))
+    require_scope(principal, ORDERS_WRITE)
+    return principal
+
+
+def _now_ms(state: State) -> int:
+    return state.now_ms()
+
+
+Customer = Annotated[Principal, Depends(customer)]

@@ -1,0 +1,155 @@
+"""The body of ``POST /batches``, checked field by field with the contract's codes."""
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any, NoReturn
+
+from gateway.errors import GatewayError
+from gateway.intake.reading import read_json
+from gateway.intake.refusal import LineRefused
+
+ENDPOINTS = ("/v1/chat/completions", "/v1/completions")
+GRADERS = ("boxed_math_v1", "exact_match_v1")
+MIN_HOURS, MAX_HOURS = 24, 168
+MAX_PAIRS, MAX_KEY, MAX_VALUE = 16, 64, 512
+
+_WINDOW = re.compile(r"([0-9]{1,3})h", re.ASCII)
+_PRICE = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,9})?", re.ASCII)
+_IDEMPOTENCY_KEY = re.compile(r"[A-Za-z0-9_.:-]{16,80}", re.ASCII)
+_JSON_FAULTS = {
+    "too_deep": "The request body nests too deep.",
+    "duplicate_key": "The request body names one key twice in an object.",
+    "invalid_unicode": "The request body is not valid Unicode.",
+}
+
+
+@dataclass(frozen=True)
+class CreateBatch:
+    """A well-formed order on a file.
+
+    Attributes:
+        metadata: as given; None where it was null or absent.
+        grader: the grader of an evaluation, or None.
+        digest: SHA-256 (hex) of the parsed body, by which idempotent replays are told apart.
+    """
+
+    input_file_id: str
+    endpoint: str
+    completion_window_hours: int
+    metadata: Mapping[str, str] | None
+    grader: str | None
+    digest: str
+
+
+def read_object(body: bytes) -> dict[str, Any]:
+    """Return a request body that must be one JSON object.
+
+    Raises:
+        GatewayError: 400 ``invalid_request``.
+    """
+    try:
+        value = read_json(body)
+    except LineRefused as error:
+        message = _JSON_FAULTS.get(error.code, "The request body is not valid JSON.")
+        raise GatewayError(400, "invalid_request", message) from error
+    if not isinstance(value, dict):
+        raise GatewayError(400, "invalid_request", "The request body must be a JSON object.")
+    return value
+
+
+def parse_create(body: Mapping[str, Any]) -> CreateBatch:
+    """Check the fields of a create body; members that are not known are ignored.
+
+    Raises:
+        GatewayError: 400 with the code of the first field that is out of its range.
+    """
+    endpoint = body.get("endpoint")
+    if endpoint not in ENDPOINTS:
+        _refuse("invalid_endpoint", f"endpoint must be {' or '.join(ENDPOINTS)}.", "endpoint")
+    hours = _hours(body.get("completion_window"))
+    metadata = _metadata(body.get("metadata"))
+    grader = _grader(metadata or {})
+    file_id = body.get("input_file_id")
+    if not isinstance(file_id, str):
+        _refuse("invalid_request", "input_file_id must be the id of a file.", "input_file_id")
+    return CreateBatch(file_id, endpoint, hours, metadata, grader, _digest(body))
+
+
+def parse_idempotency_key(values: list[str]) -> str | None:
+    """Return the Idempotency-Key of a request from all headers of that name, or None.
+
+    Raises:
+        GatewayError: 400 ``invalid_idempotency_key``.
+    """
+    if not values:
+        return None
+    if len(values) > 1 or _IDEMPOTENCY_KEY.fullmatch(values[0]) is None:
+        _refuse(
+            "invalid_idempotency_key",
+            "Idempotency-Key must be 16 to 80 letters, digits, underscores, periods, colons or "
+            "hyphens, sent once.",
+            "Idempotency-Key",
+        )
+    return values[0]
+
+
+def _hours(window: Any) -> int:
+    match = _WINDOW.fullmatch(window) if isinstance(window, str) else None
+    if match is None or not MIN_HOURS <= int(match[1]) <= MAX_HOURS:
+        _refuse(
+            "invalid_completion_window",
+            f'completion_window must be "{MIN_HOURS}h" to "{MAX_HOURS}h".',
+            "completion_window",
+        )
+    return int(match[1])
+
+
+def _metadata(metadata: Any) -> dict[str, str] | None:
+    if metadata is None:
+        return None
+    if not isinstance(metadata, dict):
+        _refuse_metadata("metadata must be an object of strings, or null.")
+    if len(metadata) > MAX_PAIRS:
+        _refuse_metadata(f"metadata has {len(metadata)} pairs; {MAX_PAIRS} are allowed.")
+    for key, value in metadata.items():
+        if len(key) > MAX_KEY:
+            _refuse_metadata(f"A metadata key has {len(key)} characters; {MAX_KEY} are allowed.")
+        if not isinstance(value, str):
+            _refuse_metadata("metadata values must be strings.", key)
+        if len(value) > MAX_VALUE:
+            _refuse_metadata(
+                f"A metadata value has {len(value)} characters; {MAX_VALUE} are allowed.", key
+            )
+        if "\0" in key or "\0" in value:
+            _refuse_metadata("metadata must not contain U+0000.")
+    price = metadata.get("max_price_usd")
+    if price is not None and _PRICE.fullmatch(price) is None:
+        _refuse_metadata('max_price_usd must be USD as a decimal, such as "3.50".', "max_price_usd")
+    return metadata
+
+
+def _grader(metadata: Mapping[str, str]) -> str | None:
+    grader = metadata.get("reliquary_grader")
+    if grader is not None and grader not in GRADERS:
+        _refuse(
+            "grader_unknown",
+            f"reliquary_grader must be {' or '.join(GRADERS)}.",
+            "metadata.reliquary_grader",
+        )
+    return grader
+
+
+def _digest(body: Mapping[str, Any]) -> str:
+    text = json.dumps(body, sort_keys=True, separators=(",", ":"))
+    return sha256(text.encode("ascii")).hexdigest()
+
+
+def _refuse_metadata(message: str, key: str | None = None) -> NoReturn:
+    _refuse("invalid_metadata", message, "metadata" if key is None else f"metadata.{key[:64]}")
+
+
+def _refuse(code: str, message: str, param: str) -> NoReturn:
+    raise GatewayError(400, code, message, param)

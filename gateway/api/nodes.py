@@ -1,0 +1,95 @@
+"""``/nodes/v1``: what miners and validators call (``docs/wire.md``)."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Path
+from fastapi.responses import Response
+
+from gateway.api.signed import Signed
+from gateway.api.state import StateOf
+from gateway.orders import dispatch, results, verdicts
+from protocol.messages import (
+    Announcement,
+    GatewayIdentity,
+    Heartbeat,
+    LeaseRequest,
+    Message,
+    Result,
+    Verdicts,
+)
+
+router = APIRouter(prefix="/nodes/v1", include_in_schema=False)
+
+LeaseId = Annotated[str, Path(pattern="^[0-9a-f-]{36}$")]
+
+
+@router.get("/gateway")
+async def identity(state: StateOf) -> Response:
+    """Tell whom to sign for; the one route that needs no signature."""
+    return _answer(GatewayIdentity(hotkey=state.keypair.ss58_address, time=state.clock()))
+
+
+@router.post("/announce")
+async def announce(call: Signed, state: StateOf) -> Response:
+    """Note what a node is and can serve."""
+    message = await call.read(Announcement)
+    call.require(message.role)
+    await dispatch.announce(state.store, call.hotkey, message, state.now_ms())
+    return Response(status_code=204)
+
+
+@router.get("/demand")
+async def demand(call: Signed, state: StateOf) -> Response:
+    """Show what work waits, most urgent first."""
+    return _answer(await dispatch.demand(state.store, state.now_ms()))
+
+
+@router.post("/leases")
+async def lease(call: Signed, state: StateOf) -> Response:
+    """Lease a unit to generate or to audit, by the role asked for; 204 when none waits."""
+    request = await call.read(LeaseRequest)
+    call.require(request.role)
+    grant = dispatch.lease_generation if request.role == "miner" else dispatch.lease_audit
+    granted = await grant(state.store, state.keypair, call.hotkey, request, state.now_ms())
+    return Response(status_code=204) if granted is None else _answer(granted)
+
+
+@router.post("/leases/{lease_id}/heartbeat")
+async def heartbeat(lease_id: LeaseId, call: Signed, state: StateOf) -> Response:
+    """Renew a lease and note its progress."""
+    message = await call.read(Heartbeat)
+    answer = await dispatch.heartbeat(state.store, call.hotkey, lease_id, message, state.now_ms())
+    return _answer(answer)
+
+
+@router.post("/leases/{lease_id}/result")
+async def result(lease_id: LeaseId, call: Signed, state: StateOf) -> Response:
+    """Take the tokens of a unit."""
+    message = await call.read(Result)
+    receipt = await results.accept_result(
+        state.store, call.hotkey, lease_id, message, state.now_ms()
+    )
+    return _answer(receipt)
+
+
+@router.post("/leases/{lease_id}/verdicts")
+async def verdict(lease_id: LeaseId, call: Signed, state: StateOf) -> Response:
+    """Take the verdicts on a unit."""
+    call.require("validator")
+    message = await call.read(Verdicts)
+    receipt = await verdicts.accept_verdicts(
+        state.store, call.hotkey, lease_id, message, state.now_ms()
+    )
+    return _answer(receipt)
+
+
+@router.post("/leases/{lease_id}/release")
+async def release(lease_id: LeaseId, call: Signed, state: StateOf) -> Response:
+    """Take a lease back unfinished."""
+    await dispatch.release(state.store, call.hotkey, lease_id, state.now_ms())
+    return Response(status_code=204)
+
+
+def _answer(message: Message) -> Response:
+    # Messages are valid by construction; passing them through FastAPI would check them again.
+    return Response(message.model_dump_json(), media_type="application/json")

@@ -1,0 +1,124 @@
+"""``/api/openai/v1/batches``: create, read, list and cancel."""
+
+import re
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Path, Request
+
+from gateway.accounts import Principal
+from gateway.api.auth import Customer
+from gateway.api.batch_object import batch_object
+from gateway.api.create_batch import (
+    CreateBatch,
+    parse_create,
+    parse_idempotency_key,
+    read_object,
+)
+from gateway.api.documented import answers, create_batch_body
+from gateway.api.models import Batch, BatchList
+from gateway.api.requests import PageLimit, given_once, json_bytes
+from gateway.api.state import State, StateOf
+from gateway.errors import GatewayError
+from gateway.files import find_input, on_local_disk
+from gateway.orders import life, placing, reading
+from gateway.orders.quote import QuoteRequest, quote
+from gateway.store.tables import Order
+
+router = APIRouter(tags=["OpenAI-compatible Batch"])
+
+BatchId = Annotated[str, Path(pattern="^[A-Za-z0-9_-]{1,80}$")]
+_BATCH_ID = re.compile(
+    r"batch_([0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})", re.ASCII
+)
+
+
+@router.post(
+    "/batches",
+    operation_id="openaiCreateBatch",
+    summary="Create a batch",
+    responses=answers(400, 402, 409, 422, 429, 503),
+    openapi_extra=create_batch_body(),
+)
+async def create_batch(request: Request, principal: Customer, state: StateOf) -> Batch:
+    """Quote a file and order it in one call."""
+    key = parse_idempotency_key(request.headers.getlist("idempotency-key"))
+    wanted = parse_create(read_object(await json_bytes(request)))
+    if key is None:
+        return await _shown(state, await _create(state, principal, wanted, None))
+    # A twin that comes while the first is at work waits here, and then finds its batch.
+    async with state.creations.hold((principal.account_id, key)):
+        order = await placing.find_idempotent(state.store, principal.account_id, key, wanted.digest)
+        if order is None:
+            order = await _create(state, principal, wanted, key)
+    return await _shown(state, order)
+
+
+@router.get(
+    "/batches",
+    operation_id="openaiListBatches",
+    summary="List batches",
+    responses=answers(),
+    dependencies=[Depends(given_once("limit", "after"))],
+)
+async def list_batches(
+    principal: Customer, state: StateOf, limit: PageLimit = 20, after: str | None = None
+) -> BatchList:
+    """Return a page of batches, newest first."""
+    cursor = None if after is None else _order_id(after) or after
+    rows, has_more = await reading.list_orders(state.store, principal.account_id, limit, cursor)
+    data = [await _shown(state, row) for row in rows]
+    return BatchList(
+        object="list",
+        data=data,
+        first_id=data[0].id if data else None,
+        last_id=data[-1].id if data else None,
+        has_more=has_more,
+    )
+
+
+@router.get(
+    "/batches/{batch_id}",
+    operation_id="openaiGetBatch",
+    summary="Read a batch",
+    responses=answers(),
+)
+async def get_batch(batch_id: BatchId, principal: Customer, state: StateOf) -> Batch:
+    """Return a batch and its request counts."""
+    order_id = _known_order_id(batch_id)
+    return await _shown(state, await reading.get_order(state.store, principal.account_id, order_id))
+
+
+@router.post(
+    "/batches/{batch_id}/cancel",
+    operation_id="openaiCancelBatch",
+    summary="Cancel a batch",
+    responses=answers(409),
+)
+async def cancel_batch(batch_id: BatchId, principal: Customer, state: StateOf) -> Batch:
+    """Cancel a batch; what was verified is delivered. The body is never read."""
+    order_id = _known_order_id(batch_id)
+    return await _shown(
+        state, await life.cancel(state.store, principal.account_id, order_id, state.now_ms())
+    )
+
+
+async def _create(
+    state: State, principal: Principal, wanted: CreateBatch, idempotency_key: str | None
+) -> Order:
+    raise NotImplementedError
+
+
+async def _shown(state: State, order: Order) -> Batch:
+    return batch_object(order, None)
+
+
+def _order_id(batch_id: str) -> str | None:
+    match = _BATCH_ID.fullmatch(batch_id)
+    return None if match is None else match[1]
+
+
+def _known_order_id(batch_id: str) -> str:
+    order_id = _order_id(batch_id)
+    if order_id is None:
+        raise GatewayError(404, "batch_not_found", "There is no such batch.")
+    return order_id

@@ -1,0 +1,76 @@
+"""Limits on nodes: a rate for every proven hotkey, and a budget for bodies not proven yet."""
+
+import math
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from gateway.errors import GatewayError
+
+MAX_BUCKETS = 4_096
+
+
+@dataclass
+class _Bucket:
+    tokens: float
+    filled_at: float
+
+
+class RateLimit:
+    """Lets every key pass ``per_second`` times a second on average, ``burst`` times at once.
+
+    Args:
+        clock: seconds, never running backwards.
+    """
+
+    def __init__(self, per_second: float, burst: int, clock: Callable[[], float]) -> None:
+        self._per_second = per_second
+        self._burst = burst
+        self._clock = clock
+        self._buckets: OrderedDict[str, _Bucket] = OrderedDict()
+
+    def take(self, key: str) -> None:
+        """Count one request of ``key``.
+
+        Raises:
+            GatewayError: 429 ``rate_limited`` with the seconds until the next one may pass.
+        """
+        now = self._clock()
+        bucket = self._buckets.setdefault(key, _Bucket(self._burst, now))
+        self._buckets.move_to_end(key)
+        if len(self._buckets) > MAX_BUCKETS:
+            self._buckets.popitem(last=False)
+        gained = (now - bucket.filled_at) * self._per_second
+        bucket.tokens = min(self._burst, bucket.tokens + gained)
+        bucket.filled_at = now
+        if bucket.tokens < 1:
+            wait = math.ceil((1 - bucket.tokens) / self._per_second)
+            raise GatewayError(
+                429, "rate_limited", "This hotkey sends too many requests.", retry_after=wait
+            )
+        bucket.tokens -= 1
+
+
+class BodyBudget:
+    """Bounds the bytes of all bodies that are held in memory before their sender is proven."""
+
+    def __init__(self, limit: int) -> None:
+        self._free = limit
+
+    @contextmanager
+    def reserve(self, size: int) -> Iterator[None]:
+        """Hold ``size`` bytes of the budget.
+
+        Raises:
+            GatewayError: 503 ``gateway_busy``; the sender comes again in a moment.
+        """
+        if size > self._free:
+            raise GatewayError(
+                503, "gateway_busy", "Too many large requests at once.", retry_after=2
+            )
+        self._free -= size
+        try:
+            yield
+        finally:
+            self._free += size

@@ -1,0 +1,152 @@
+"""Signed requests of nodes: who sends, proven over the raw body before anything is parsed."""
+
+import asyncio
+from dataclasses import dataclass
+from typing import Annotated, TypeVar
+
+from fastapi import Depends, Request
+from pydantic import ValidationError
+
+from gateway.api.state import State, StateOf
+from gateway.errors import GatewayError
+from gateway.neurons import may_serve
+from protocol.chain.base import ChainError, Neuron
+from protocol.http_auth import (
+    AuthError,
+    BadSignature,
+    ReplayedRequest,
+    StaleRequest,
+    WrongReceiver,
+    verify_request,
+)
+from protocol.messages import Message, Role
+
+# Longer bodies are hashed and parsed in a thread, so that other requests go on meanwhile.
+THREAD_BYTES = 256 * 1024
+
+_HOTKEY_HEADER = "x-bittensor-hotkey"
+_AUTH_CODES: tuple[tuple[type[AuthError], str], ...] = (
+    (WrongReceiver, "wrong_receiver"),
+    (StaleRequest, "clock_skew"),
+    (ReplayedRequest, "replayed_request"),
+    (BadSignature, "bad_signature"),
+)
+
+M = TypeVar("M", bound=Message)
+
+
+@dataclass(frozen=True)
+class Call:
+    """A request whose sender is proven and registered; ``body`` is what was signed."""
+
+    neuron: Neuron
+    body: bytes
+
+    @property
+    def hotkey(self) -> str:
+        """The sender's hotkey."""
+        return self.neuron.hotkey
+
+    async def read(self, kind: type[M]) -> M:
+        """Return the body as a message of ``kind``.
+
+        Raises:
+            GatewayError: 400 ``invalid_message`` with the path of the member at fault.
+        """
+        try:
+            if len(self.body) <= THREAD_BYTES:
+                return kind.model_validate_json(self.body)
+            return await asyncio.to_thread(kind.model_validate_json, self.body)
+        except ValidationError as error:
+            raise _invalid_message(kind, error) from error
+
+    def require(self, role: Role) -> None:
+        """Refuse a sender that may not take up ``role``.
+
+        Raises:
+            GatewayError: 403 ``no_validator_permit``.
+        """
+        if not may_serve(self.neuron, role):
+            raise GatewayError(
+                403, "no_validator_permit", "This hotkey has no validator permit on the subnet."
+            )
+
+
+async def signed_call(request: Request, state: StateOf) -> Call:
+    """Prove the sender of a request.
+
+    Checks, in order: the hotkey that the headers name is registered; the signature over method,
+    target and body is its own, fresh, for this gateway and new; its rate limit, which therefore
+    nobody else can use up.
+
+    Raises:
+        GatewayError: 401, 403, 411, 413, 429 or 503.
+    """
+    neuron = await _registered(request, state)
+    length = request.headers.get("content-length", "0" if request.method == "GET" else "")
+    if not length.isdecimal():
+        raise GatewayError(411, "length_required", "Send Content-Length with a signed request.")
+    with state.body_budget.reserve(int(length)):
+        body = await request.body()
+        await _verify(request, state, body)
+    state.node_rates.take(neuron.hotkey)
+    return Call(neuron, body)
+
+
+async def _registered(request: Request, state: State) -> Neuron:
+    claimed = request.headers.get(_HOTKEY_HEADER)
+    if claimed is None:
+        raise GatewayError(
+            401, "unsigned_request", "This route takes requests signed with btauth/1 alone."
+        )
+    try:
+        neuron = await state.neurons.find(claimed)
+    except ChainError as error:
+        raise GatewayError(
+            503, "chain_unavailable", "The chain cannot be read at the moment."
+        ) from error
+    if neuron is None:
+        raise GatewayError(403, "not_registered", "This hotkey is not registered on the subnet.")
+    return neuron
+
+
+async def _verify(request: Request, state: State, body: bytes) -> None:
+    target = request.scope["raw_path"].decode("ascii")
+    if request.scope["query_string"]:
+        target += "?" + request.scope["query_string"].decode("ascii")
+
+    def verify() -> None:
+        verify_request(
+            request.headers,
+            body,
+            method=request.method,
+            path=target,
+            receiver=state.keypair.ss58_address,
+            nonces=state.nonces,
+        )
+
+    try:
+        if len(body) <= THREAD_BYTES:
+            verify()
+        else:
+            await asyncio.to_thread(verify)
+    except AuthError as error:
+        raise _unproven(error, state.clock()) from error
+
+
+def _unproven(error: AuthError, now: float) -> GatewayError:
+    code = next((code for kind, code in _AUTH_CODES if isinstance(error, kind)), "malformed_auth")
+    message = str(error)
+    if code == "clock_skew":
+        message += f"; the gateway's clock reads {now:.3f}: check this node's clock"
+    return GatewayError(401, code, message)
+
+
+def _invalid_message(kind: type[Message], error: ValidationError) -> GatewayError:
+    first = error.errors(include_input=False, include_url=False, include_context=False)[0]
+    place = ".".join(str(part) for part in first["loc"])
+    where = f"{kind.__name__}.{place}" if place else kind.__name__
+    return GatewayError(400, "invalid_message", f"{where}: {first['msg']}", place or None)
+
+
+Signed = Annotated[Call, Depends(signed_call)]

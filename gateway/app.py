@@ -1,0 +1,151 @@
+"""The gateway as an ASGI application."""
+
+import asyncio
+import shutil
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+import structlog
+from fastapi import APIRouter, Depends, FastAPI
+from fastapi.openapi.utils import get_openapi
+
+from gateway.api import errors, native, nodes, openai_batches, openai_files
+from gateway.api.locks import KeyLocks
+from gateway.api.middleware import BodyGuard, FloodGate, RequestLog
+from gateway.api.multipart import MAX_OVERHEAD
+from gateway.api.openai_files import MAX_UPLOAD_BYTES
+from gateway.api.rates import BodyBudget, RateLimit
+from gateway.api.state import State, StateOf
+from gateway.errors import GatewayError
+from gateway.intake.pool import IntakePool
+from gateway.neurons import Neurons
+from gateway.orders import background
+from gateway.settings import GatewaySettings
+from gateway.store.engine import Store
+from gateway.store.objects import open_objects
+from protocol.chain.base import Chain
+from protocol.keys import load_or_create_hotkey
+
+log = structlog.get_logger("gateway")
+
+OPENAI_MOUNT = "/api/openai/v1"
+
+MAX_RESULT_BYTES = 64 * 1024 * 1024
+MAX_VERDICTS_BYTES = 8 * 1024 * 1024
+MAX_BODY_BYTES = 1024 * 1024
+# All bodies of nodes that are held before their sender is proven.
+BODY_BUDGET_BYTES = 8 * MAX_RESULT_BYTES
+NODE_REQUESTS_PER_SECOND = 20.0
+NODE_BURST = 100
+
+
+def create_app(
+    settings: GatewaySettings, *, chain: Chain, clock: Callable[[], float] = time.time
+) -> FastAPI:
+    """Return the gateway's application; its parts are opened when it starts.
+
+    Args:
+        chain: says who is registered.
+        clock: seconds since the epoch.
+    """
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        async with opened(settings, chain, clock) as state:
+            app.state.gateway = state
+            yield
+
+    app = FastAPI(
+        title="Reliquary Batch",
+        version="0.1.0",
+        lifespan=lifespan,
+        openapi_url=None,
+        redirect_slashes=False,
+        separate_input_output_schemas=False,
+    )
+    errors.install(app)
+    app.include_router(nodes.router)
+    customers = APIRouter(dependencies=[Depends(_batches_enabled)])
+    customers.include_router(openai_files.router, prefix=OPENAI_MOUNT)
+    customers.include_router(openai_batches.router, prefix=OPENAI_MOUNT)
+    customers.include_router(native.router)
+    app.include_router(customers)
+    app.openapi = lambda: _openapi(app)
+    # The one added last is the outermost.
+    app.add_middleware(BodyGuard, limit_of=body_limit)
+    app.add_middleware(FloodGate)
+    app.add_middleware(RequestLog)
+    return app
+
+
+@asynccontextmanager
+async def opened(
+    settings: GatewaySettings, chain: Chain, clock: Callable[[], float]
+) -> AsyncIterator[State]:
+    """Open the gateway's parts and run its background work; close all of it on leaving."""
+    settings.data.mkdir(parents=True, exist_ok=True)
+    # What a killed process was reading is of no use to anybody.
+    shutil.rmtree(settings.incoming, ignore_errors=True)
+    settings.incoming.mkdir()
+    keypair = load_or_create_hotkey(settings.hotkey)
+    objects = open_objects(settings.objects_url)
+    store = await Store.open(settings.database_url.get_secret_value(), objects)
+    try:
+        async with IntakePool(settings.intake_workers) as intake:
+            state = State(
+                settings=settings,
+                store=store,
+                intake=intake,
+                keypair=keypair,
+                neurons=Neurons(chain, clock),
+                clock=clock,
+                node_rates=RateLimit(NODE_REQUESTS_PER_SECOND, NODE_BURST, time.monotonic),
+                body_budget=BodyBudget(BODY_BUDGET_BYTES),
+                creations=KeyLocks(),
+            )
+            work = asyncio.create_task(background.run(store, settings, clock))
+            work.add_done_callback(_report_death)
+            try:
+                yield state
+            finally:
+                work.cancel()
+                with suppress(asyncio.CancelledError):
+                    await work
+    finally:
+        await store.close()
+
+
+def body_limit(path: str) -> int:
+    """Return the largest request body of a path, in bytes."""
+    if path == f"{OPENAI_MOUNT}/files":
+        return MAX_UPLOAD_BYTES + MAX_OVERHEAD
+    if path.startswith("/nodes/") and path.endswith("/result"):
+        return MAX_RESULT_BYTES
+    if path.startswith("/nodes/") and path.endswith("/verdicts"):
+        return MAX_VERDICTS_BYTES
+    return MAX_BODY_BYTES
+
+
+async def _batches_enabled(state: StateOf) -> None:
+    if not state.settings.batches_enabled:
+        raise GatewayError(404, "not_available", "Batches are switched off on this deployment.")
+
+
+def _report_death(work: "asyncio.Task[Any]") -> None:
+    if not work.cancelled() and work.exception() is not None:
+        log.error("background work ended", exc_info=work.exception())
+
+
+def _openapi(app: FastAPI) -> dict[str, Any]:
+    """Describe the customers' routes, without the answers that only the framework has."""
+    document = get_openapi(title=app.title, version=app.version, routes=app.routes)
+    for path in document["paths"].values():
+        for operation in path.values():
+            content = operation["responses"].get("422", {}).get("content", {})
+            if "HTTPValidationError" in str(content):
+                del operation["responses"]["422"]
+    for name in ("HTTPValidationError", "ValidationError"):
+        document["components"]["schemas"].pop(name, None)
+    return document

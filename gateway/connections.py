@@ -1,0 +1,80 @@
+"""HTTP connections with time-outs and limits of ours, on uvicorn's h11 protocol.
+
+uvicorn itself leaves a connection open that sends nothing, or half a request, and answers broken
+requests in plain text.
+"""
+
+import asyncio
+import json
+from typing import Any, Final, cast
+
+import h11
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from gateway.api.errors import error_object
+
+# From the opening of a connection, or the first byte of a further request, to its last header.
+HEADER_SECONDS: Final = 20.0
+MAX_CONNECTIONS: Final = 4_096
+MAX_HEADER_BYTES: Final = 32 * 1024
+
+
+class BoundedProtocol(H11Protocol):
+    """One connection that is closed when it idles before a request or is one too many."""
+
+    _header_timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """Start the clock of the first request."""
+        super().connection_made(transport)
+        if len(self.connections) > MAX_CONNECTIONS:
+            transport.abort()
+            return
+        self._watch_header()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Stop the clock."""
+        self._stop_watching()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Handle bytes; between requests they start the clock, a complete head stops it."""
+        super().data_received(data)
+        if self.transport.is_closing() or self._is_serving():
+            self._stop_watching()
+        elif self._header_timer is None:
+            self._watch_header()
+
+    def send_400_response(self, msg: str) -> None:
+        """Answer what is no HTTP request in the shape of every other error."""
+        if self.conn.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
+            self.transport.abort()
+            return
+        content = error_object(400, "invalid_request", "This is not a valid HTTP request.", None)
+        body = json.dumps(content).encode()
+        headers = [
+            ("content-type", "application/json"),
+            ("content-length", str(len(body))),
+            ("connection", "close"),
+        ]
+        events = (
+            h11.Response(status_code=400, headers=headers, reason=b"Bad Request"),
+            h11.Data(data=body),
+            h11.EndOfMessage(),
+        )
+        for event in events:
+            self.transport.write(self.conn.send(cast(Any, event)) or b"")
+        self.transport.close()
+
+    def _is_serving(self) -> bool:
+        # uvicorn sets the cycle with the first request.
+        cycle = cast(Any, self.cycle)
+        return cycle is not None and not cycle.response_complete
+
+    def _watch_header(self) -> None:
+        self._header_timer = self.loop.call_later(HEADER_SECONDS, self.transport.abort)
+
+    def _stop_watching(self) -> None:
+        if self._header_timer is not None:
+            self._header_timer.cancel()
+            self._header_timer = None

@@ -1,0 +1,106 @@
+"""Serving the gateway: uvicorn with limits, ended by SIGTERM or SIGINT."""
+
+import asyncio
+import contextlib
+import signal
+import socket
+import time
+from collections.abc import Generator
+
+import structlog
+import uvicorn
+from fastapi import FastAPI
+from sqlalchemy.exc import SQLAlchemyError
+
+from gateway.app import create_app
+from gateway.connections import MAX_HEADER_BYTES, BoundedProtocol
+from gateway.logs import configure_logs
+from gateway.settings import GatewaySettings
+from protocol.chain.base import Chain, ChainError
+from protocol.chain.local import LocalChain
+from protocol.keys import HotkeyError
+
+log = structlog.get_logger("gateway")
+
+KEEP_ALIVE_SECONDS = 15
+GRACEFUL_SECONDS = 5
+BACKLOG = 1_024
+
+
+class ServeError(RuntimeError):
+    """The gateway could not start; what was logged before says why."""
+
+
+class Server(uvicorn.Server):
+    """uvicorn's server, which leaves signals to whoever runs it."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Generator[None, None, None]:
+        """Change no signal handler."""
+        yield
+
+    def stop(self) -> None:
+        """Take no more connections and end once the requests in flight are answered."""
+        self.should_exit = True
+
+
+def make_server(app: FastAPI) -> Server:
+    """Return a server for ``app`` whose connections are bounded in time, number and size."""
+    config = uvicorn.Config(
+        app,
+        http=BoundedProtocol,
+        ws="none",
+        # The parts are opened around the server, so that what keeps them closed is told plainly.
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        backlog=BACKLOG,
+        timeout_keep_alive=KEEP_ALIVE_SECONDS,
+        timeout_graceful_shutdown=GRACEFUL_SECONDS,
+        h11_max_incomplete_event_size=MAX_HEADER_BYTES,
+    )
+    return Server(config)
+
+
+def serve(settings: GatewaySettings, chain: Chain | None = None) -> None:
+    """Serve until SIGTERM or SIGINT.
+
+    Args:
+        chain: who is registered; None reads the LocalChain file of the settings.
+
+    Raises:
+        ServeError: the gateway could not start; the message says why.
+    """
+    configure_logs()
+    try:
+        settings.data.mkdir(parents=True, exist_ok=True)
+        chain = LocalChain(settings.chain, time.time) if chain is None else chain
+        asyncio.run(_serve(settings, chain))
+    except (ChainError, HotkeyError, SQLAlchemyError, OSError, ValueError) as error:
+        raise ServeError(f"the gateway could not start: {error}") from error
+
+
+async def _serve(settings: GatewaySettings, chain: Chain) -> None:
+    app = create_app(settings, chain=chain)
+    server = make_server(app)
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, server.stop)
+    async with app.router.lifespan_context(app):
+        listener = listen(settings.host, settings.port)
+        host, port = listener.getsockname()[:2]
+        log.info("gateway ready", url=f"http://{host}:{port}")
+        await server.serve([listener])
+    log.info("gateway stopped")
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """Return a listening socket; port 0 takes a free one.
+
+    Raises:
+        OSError: the address cannot be had.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    return socket.create_server((host, port), family=family, backlog=BACKLOG)

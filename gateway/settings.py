@@ -1,0 +1,78 @@
+"""The gateway's settings: read once at the start of the process and passed down."""
+
+from pathlib import Path
+from typing import Annotated, Self
+
+from pydantic import Field, SecretStr, model_validator
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from protocol.messages import MAX_UNIT_SAMPLES
+
+
+class GatewaySettings(BaseSettings):
+    """What an operator sets, each as ``RELIQUARY_GATEWAY_<NAME>`` in the environment.
+
+    Attributes:
+        data: folder for the database, objects and files while they are read.
+        database_url: SQLAlchemy URL; an SQLite file in ``data`` where it is not set.
+        objects_url: ``file:///...`` or ``s3://bucket/prefix``; a folder in ``data`` where not set.
+        host, port: where HTTP is served; port 0 takes a free one.
+        hotkey: the gateway's hotkey file, made at the first start.
+        chain: the LocalChain file; ``chain.sqlite`` in ``data`` where it is not set.
+        unit_samples: fixed number of samples of a unit; None follows each miner's speed.
+        lease_seconds: how long a lease lives without a heart-beat.
+        heartbeat_seconds: how often a node is asked to send one.
+        audit_backlog: units that may wait for audit before less generation is offered.
+        cancel_grace_seconds: how long units in flight may finish after a cancellation.
+        intake_workers: processes that read, render and tokenize files.
+        architectures: supported ``architectures[0]``; empty takes what live miners announce.
+        batches_enabled: False answers every customers' route with 404 ``not_available``.
+    """
+
+    model_config = SettingsConfigDict(env_prefix="RELIQUARY_GATEWAY_", extra="forbid", frozen=True)
+
+    data: Path
+    database_url: SecretStr = SecretStr("")
+    objects_url: str = ""
+    host: str = "127.0.0.1"
+    port: Annotated[int, Field(ge=0, le=65_535)] = 8_000
+    hotkey: Path = Path()
+    chain: Path = Path()
+    unit_samples: Annotated[int, Field(ge=1, le=MAX_UNIT_SAMPLES)] | None = None
+    lease_seconds: Annotated[float, Field(gt=0, le=3_600)] = 60.0
+    heartbeat_seconds: Annotated[float, Field(gt=0, le=1_200)] = 15.0
+    audit_backlog: Annotated[int, Field(ge=1, le=100_000)] = 64
+    cancel_grace_seconds: Annotated[float, Field(ge=0, le=3_600)] = 120.0
+    intake_workers: Annotated[int, Field(ge=1, le=64)] = 1
+    architectures: tuple[str, ...] = (
+        "Qwen3ForCausalLM",
+        "Qwen3_5ForCausalLM",
+        "Qwen3_5ForConditionalGeneration",
+    )
+    batches_enabled: bool = True
+
+    @model_validator(mode="after")
+    def _place_in_data(self) -> Self:
+        data = self.data.resolve()
+        defaults = {
+            "data": data,
+            "hotkey": data / "hotkey.json" if self.hotkey == Path() else self.hotkey,
+            "chain": data / "chain.sqlite" if self.chain == Path() else self.chain,
+            "objects_url": self.objects_url or f"file://{data / 'objects'}",
+            "database_url": (
+                self.database_url
+                if self.database_url.get_secret_value()
+                else SecretStr(f"sqlite:///{data / 'gateway.sqlite'}")
+            ),
+        }
+        if self.heartbeat_seconds >= self.lease_seconds:
+            raise ValueError("heartbeat_seconds must be below lease_seconds")
+        # The instance is frozen for everybody else.
+        for name, value in defaults.items():
+            object.__setattr__(self, name, value)
+        return self
+
+    @property
+    def incoming(self) -> Path:
+        """Folder for uploads and intakes while they are at work; emptied at the start."""
+        return self.data / "incoming"

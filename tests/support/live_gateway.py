@@ -1,0 +1,104 @@
+"""A live gateway for tests: the real application on a free port, in a thread of its own."""
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import openai
+
+from gateway.accounts import ORDERS_WRITE, create_account, create_key
+from gateway.api.state import State
+from gateway.app import create_app
+from gateway.serve import Server, listen, make_server
+from gateway.settings import GatewaySettings
+from protocol.chain.local import LocalChain
+
+T = TypeVar("T")
+
+
+@dataclass
+class LiveGateway:
+    """What a test may do with it: speak HTTP, make keys, look into the store."""
+
+    origin: str
+    state: State
+    chain: LocalChain
+    key: str
+    loop: asyncio.AbstractEventLoop
+
+    @property
+    def base_url(self) -> str:
+        return f"{self.origin}/api/openai/v1"
+
+    @property
+    def auth(self) -> dict[str, str]:
+        return {"Authorization": f"Bearer {self.key}"}
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine in the gateway's own loop."""
+        return asyncio.run_coroutine_threadsafe(work, self.loop).result(60)
+
+    def new_key(
+        self, account: str, scopes: tuple[str, ...] = (ORDERS_WRITE,), **options: Any
+    ) -> str:
+        """Make a key for an account, which is made too where it is new."""
+
+        async def make() -> str:
+            row = await create_account(self.state.store, account, self.state.now_ms())
+            return await create_key(self.state.store, row, scopes, self.state.now_ms(), **options)
+
+        return self.run(make())
+
+    def client(self, key: str | None = None, **options: Any) -> openai.OpenAI:
+        """Return the official client, which tries once unless told otherwise."""
+        options.setdefault("max_retries", 0)
+        return openai.OpenAI(base_url=self.base_url, api_key=key or self.key, **options)
+
+
+@contextmanager
+def live_gateway(
+    data: Path, clock: Callable[[], float] = time.time, **settings: Any
+) -> Iterator[LiveGateway]:
+    """Serve a gateway on a folder; stopping it must leave nothing running."""
+    started: list[tuple[asyncio.AbstractEventLoop, Server, str, State, LocalChain]] = []
+    ready = threading.Event()
+    data.mkdir(parents=True, exist_ok=True)
+
+    async def serve() -> None:
+        made = GatewaySettings(data=data, **settings)
+        chain = LocalChain(made.chain, clock)
+        app = create_app(made, chain=chain, clock=clock)
+        server = make_server(app)
+        async with app.router.lifespan_context(app):
+            listener = listen("127.0.0.1", 0)
+            origin = f"http://127.0.0.1:{listener.getsockname()[1]}"
+            loop = asyncio.get_running_loop()
+            started.append((loop, server, origin, app.state.gateway, chain))
+            ready.set()
+            await server.serve([listener])
+
+    def main() -> None:
+        try:
+            asyncio.run(serve())
+        finally:
+            ready.set()
+
+    thread = threading.Thread(target=main, name="gateway")
+    thread.start()
+    try:
+        assert ready.wait(60)
+        assert started, "the gateway did not start"
+        loop, _, origin, state, chain = started[0]
+        gateway = LiveGateway(origin, state, chain, "", loop)
+        gateway.key = gateway.new_key("default")
+        yield gateway
+    finally:
+        if started:
+            started[0][1].stop()
+        thread.join(30)
+        assert not thread.is_alive(), "the gateway did not stop"
