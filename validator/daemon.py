@@ -1,0 +1,291 @@
+"""The validator: leases what miners generated, audits every token, signs what it finds."""
+
+import asyncio
+import signal
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from importlib.metadata import version
+
+import structlog
+from bittensor_core import Keypair
+
+from protocol.client import GatewayRefused, GatewayUnavailable, NodeClient
+from protocol.documents import statement_of_verdicts, verdict_root, work_keys
+from protocol.keys import load_or_create_hotkey, sign_statement
+from protocol.messages import (
+    Announcement,
+    AuditLease,
+    LeaseRequest,
+    LoadedModel,
+    SampleVerdict,
+    Stack,
+    Verdicts,
+)
+from scoring.void_rule import RULE
+from validator import worker
+from validator.audit import audit_by
+from validator.claims import SIGNATURE, unproven
+from validator.forward import ARCHITECTURES, ForwardFailed, UnsupportedModel
+from validator.model_process import AuditCancelled, ModelProcess
+from validator.placement import choose
+from validator.settings import ValidatorSettings
+from validator.verdicts import refusal
+
+ANNOUNCE_SECONDS = 60.0
+# A model that could not be loaded is not tried again for this long.
+REFUSED_SECONDS = 600.0
+# How long a finished audit is offered to a gateway that does not answer.
+SUBMIT_SECONDS = 600.0
+RETRY_SECONDS = 5.0
+
+Clock = Callable[[], float]
+
+log = structlog.get_logger(__name__)
+
+
+def run_validator(settings: ValidatorSettings) -> None:
+    """Run a validator until SIGTERM or SIGINT.
+
+    Raises:
+        HotkeyError: the hotkey file cannot be used.
+        GatewayRefused: the gateway speaks another version of the protocol.
+    """
+    keypair = load_or_create_hotkey(settings.hotkey)
+    asyncio.run(_run(settings, keypair))
+
+
+async def _run(settings: ValidatorSettings, keypair: Keypair) -> None:
+    async with NodeClient(settings.gateway, keypair, settings.gateway_hotkey) as client:
+        validator = Validator(settings, keypair, client, time.monotonic)
+        work = asyncio.create_task(validator.run())
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, work.cancel)
+        with suppress(asyncio.CancelledError):
+            await work
+    log.info("stopped")
+
+
+class Validator:
+    """One validator at one gateway.
+
+    Args:
+        settings: what the operator set.
+        keypair: the hotkey that signs verdicts.
+        client: an open client of the gateway that signs with the same hotkey.
+        clock: seconds, never backwards.
+    """
+
+    def __init__(
+        self, settings: ValidatorSettings, keypair: Keypair, client: NodeClient, clock: Clock
+    ) -> None:
+        self._settings = settings
+        self._keypair = keypair
+        self._client = client
+        self._clock = clock
+        self._process: ModelProcess | None = None
+        self._loaded: LoadedModel | None = None
+        self._refused: dict[LoadedModel, float] = {}
+
+    async def run(self) -> None:
+        """Work until cancelled; then give back a lease that is held and end the model's process."""
+        log.info("validator", hotkey=self._keypair.ss58_address, gateway=self._settings.gateway)
+        announcing = asyncio.create_task(self._keep_announcing())
+        try:
+            while True:
+                await self._turn()
+        finally:
+            announcing.cancel()
+            self._unload()
+
+    async def _turn(self) -> None:
+        """Audit one unit, or change the model, or wait a little."""
+        try:
+            if await self._audit_next():
+                return
+            if await self._place():
+                return
+        except GatewayUnavailable as error:
+            log.warning("the gateway does not answer", reason=str(error))
+            await asyncio.sleep(RETRY_SECONDS)
+        except GatewayRefused as error:
+            log.warning("the gateway refused", code=error.code, reason=error.message)
+            await asyncio.sleep(RETRY_SECONDS)
+        await asyncio.sleep(self._settings.idle_seconds)
+
+    async def _keep_announcing(self) -> None:
+        while True:
+            with suppress(GatewayUnavailable, GatewayRefused):
+                await self._announce()
+            await asyncio.sleep(ANNOUNCE_SECONDS)
+
+    async def _announce(self) -> None:
+        announcement = Announcement(
+            role="validator",
+            stack=self._stack(),
+            architectures=list(ARCHITECTURES),
+            loaded=self._loaded,
+            max_samples=self._settings.max_samples,
+        )
+        await self._client.announce(announcement)
+
+    def _stack(self) -> Stack:
+        if self._process is not None and self._process.stack is not None:
+            return self._process.stack
+        return Stack(
+            engine="transformers",
+            version=version("transformers"),
+            dtype=self._settings.dtype,
+            head_dtype="float32",
+            device=self._settings.device,
+        )
+
+    async def _place(self) -> bool:
+        """Load the model that the board asks for; return whether another one is loaded now."""
+        now = self._clock()
+        self._refused = {model: until for model, until in self._refused.items() if until > now}
+        board = await self._client.demand()
+        wanted = choose(board, self._loaded, ARCHITECTURES, self._refused)
+        if wanted is None or wanted == self._loaded:
+            return False
+        self._unload()
+        log.info("loading", model=wanted.model, revision=wanted.revision)
+        process = ModelProcess(self._load_message(wanted))
+        self._process = process
+        try:
+            await asyncio.to_thread(process.start)
+        except (UnsupportedModel, ForwardFailed) as error:
+            log.error("cannot load", model=wanted.model, reason=str(error))
+            self._refused[wanted] = self._clock() + REFUSED_SECONDS
+            self._unload()
+            return False
+        self._loaded = wanted
+        log.info("loaded", model=wanted.model, seconds=round(self._clock() - now, 1))
+        await self._announce()
+        return True
+
+    def _load_message(self, wanted: LoadedModel) -> worker.Load:
+        settings = self._settings
+        return worker.Load(
+            model=wanted.model,
+            revision=wanted.revision,
+            models=settings.models,
+            dtype=None if settings.dtype == "auto" else settings.dtype,
+            device=settings.device,
+            threads=settings.threads,
+        )
+
+    def _unload(self) -> None:
+        if self._process is not None:
+            self._process.close()
+        self._process, self._loaded = None, None
+
+    async def _audit_next(self) -> bool:
+        """Lease and audit one unit of the loaded model; return whether there was one."""
+        if self._loaded is None or self._process is None:
+            return False
+        request = LeaseRequest(
+            role="validator", loaded=self._loaded, max_samples=self._settings.max_samples
+        )
+        lease = await self._client.lease_audit(request)
+        if lease is None:
+            return False
+        try:
+            await self._audit(lease, self._process)
+        except AuditCancelled:
+            log.info("lease over", unit=lease.work.unit_id)
+        except asyncio.CancelledError:
+            await self._give_back(lease)
+            raise
+        return True
+
+    async def _audit(self, lease: AuditLease, process: ModelProcess) -> None:
+        started = self._clock()
+        process.begin()
+        beating = asyncio.create_task(self._keep_lease(lease, process))
+        try:
+            samples = await asyncio.to_thread(self._verdicts, lease, process)
+            await self._submit(lease, self._signed(lease, samples))
+        finally:
+            beating.cancel()
+        outcomes = [sample.outcome for sample in samples]
+        log.info(
+            "audited",
+            unit=lease.work.unit_id,
+            attempt=lease.attempt,
+            miner=lease.miner,
+            tokens=sum(sample.tokens for sample in samples),
+            mismatches=sum(sample.mismatches for sample in samples),
+            seconds=round(self._clock() - started, 2),
+            **{outcome: outcomes.count(outcome) for outcome in sorted(set(outcomes))},
+        )
+
+    def _verdicts(self, lease: AuditLease, process: ModelProcess) -> list[SampleVerdict]:
+        """Return the verdict on every sample of the lease; runs in a thread of its own."""
+        work, samples = lease.work, lease.result.samples
+        if unproven(lease):
+            return [refusal(SIGNATURE, len(ids), None) for ids in _one_each(lease)]
+        return audit_by(
+            work,
+            samples,
+            process.vocabulary,
+            lambda part, budget: process.judged(work, part, budget),
+            self._settings.pack_tokens,
+        )
+
+    def _signed(self, lease: AuditLease, samples: list[SampleVerdict]) -> Verdicts:
+        draft = Verdicts(
+            unit_id=lease.work.unit_id,
+            attempt=lease.attempt,
+            result_root=lease.result.root,
+            rule=RULE,
+            stack=self._stack(),
+            samples=samples,
+            root=verdict_root(work_keys(lease.work), samples),
+            signature="0" * 128,
+        )
+        signature = sign_statement(self._keypair, statement_of_verdicts(draft))
+        return draft.model_copy(update={"signature": signature})
+
+    async def _keep_lease(self, lease: AuditLease, process: ModelProcess) -> None:
+        """Renew the lease while it is audited; a lease that is over ends the audit."""
+        while True:
+            await asyncio.sleep(lease.heartbeat_seconds)
+            try:
+                answer = await self._client.heartbeat(lease.lease_id, process.tokens)
+            except GatewayUnavailable:
+                continue
+            except GatewayRefused:
+                process.cancel()
+                return
+            if answer.stop:
+                process.cancel()
+                return
+
+    async def _submit(self, lease: AuditLease, verdicts: Verdicts) -> None:
+        deadline = self._clock() + SUBMIT_SECONDS
+        while True:
+            try:
+                receipt = await self._client.submit_verdicts(lease.lease_id, verdicts)
+            except GatewayUnavailable as error:
+                if self._clock() > deadline:
+                    raise
+                log.warning("verdicts wait for the gateway", reason=str(error))
+                await asyncio.sleep(RETRY_SECONDS)
+                continue
+            if not receipt.accepted:
+                log.warning("verdicts not taken", unit=verdicts.unit_id, reason=receipt.detail)
+            return
+
+    async def _give_back(self, lease: AuditLease) -> None:
+        self._unload()
+        with suppress(GatewayUnavailable, GatewayRefused, TimeoutError):
+            async with asyncio.timeout(RETRY_SECONDS):
+                await self._client.release(lease.lease_id)
+
+
+def _one_each(lease: AuditLease) -> list[list[int]]:
+    """Return the claimed ids of each sample of the work, none where the result lacks it."""
+    missing = len(lease.work.samples) - len(lease.result.samples)
+    return [*lease.result.samples, *[[]] * missing][: len(lease.work.samples)]

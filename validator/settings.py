@@ -1,0 +1,42 @@
+"""The validator's settings: read once at the start of the process and passed down."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from protocol.messages import MAX_UNIT_SAMPLES
+from validator.audit import PACK_TOKENS
+
+
+class ValidatorSettings(BaseSettings):
+    """What an operator sets, each as ``RELIQUARY_VALIDATOR_<NAME>`` in the environment.
+
+    Attributes:
+        gateway: the gateway's origin, such as ``https://gateway.example``.
+        hotkey: the validator's hotkey file, made at the first start.
+        gateway_hotkey: whom to sign for; None takes the hotkey that the gateway announces.
+        dtype: of the model's weights; ``auto`` is the repository's own. The head is float32 always.
+        device: where the model is computed.
+        threads: CPU threads of the model; None leaves the library's own choice.
+        pack_tokens: tokens that the model computes at once; bounds its memory.
+        max_samples: samples of a unit that this validator takes.
+        idle_seconds: how long to wait where there is nothing to audit.
+        models: folder for downloaded models; None is the Hugging Face cache.
+    """
+
+    model_config = SettingsConfigDict(
+        env_prefix="RELIQUARY_VALIDATOR_", extra="forbid", frozen=True
+    )
+
+    gateway: Annotated[str, Field(pattern=r"^https?://[^/\s]+/?$")]
+    hotkey: Path
+    gateway_hotkey: str | None = None
+    dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
+    device: Literal["cpu", "cuda"] = "cpu"
+    threads: Annotated[int, Field(ge=1, le=1_024)] | None = None
+    pack_tokens: Annotated[int, Field(ge=64, le=1_048_576)] = PACK_TOKENS
+    max_samples: Annotated[int, Field(ge=1, le=MAX_UNIT_SAMPLES)] = 256
+    idle_seconds: Annotated[float, Field(gt=0, le=60)] = 1.0
+    models: Path | None = None
