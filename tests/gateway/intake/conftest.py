@@ -1,0 +1,162 @@
+"""A small real tokenizer with a ChatML template, and files read with it."""
+
+import json
+import shutil
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
+
+from gateway.intake import outcome
+from gateway.intake.job import IntakeJob, run_intake
+from gateway.intake.outcome import FileRefusal, Intake
+
+MODEL = "reliquary/tiny"
+TEMPLATE = Path(__file__).parents[3] / "scripts" / "tiny_model" / "template.jinja"
+
+Row = dict[str, object]
+
+
+@dataclass(frozen=True)
+class Read:
+    """An intake and what it wrote."""
+
+    intake: Intake
+    usable: list[Row]
+    refused: list[Row]
+    prompts: list[list[int]]
+
+    def codes(self) -> dict[object, object]:
+        """The code of each refused line by its number."""
+        return {row["line"]: row["error"]["code"] for row in self.refused}  # type: ignore[index]
+
+
+def chat(custom_id: str = "q1", **body: object) -> Row:
+    """A good chat line; members of its body can be set or replaced."""
+    return {
+        "custom_id": custom_id,
+        "method": "POST",
+        "url": "/v1/chat/completions",
+        "body": {"model": MODEL, "messages": [{"role": "user", "content": "hello"}], **body},
+    }
+
+
+def completion(custom_id: str = "q1", **body: object) -> Row:
+    """A good completions line; members of its body can be set or replaced."""
+    return {
+        "custom_id": custom_id,
+        "method": "POST",
+        "url": "/v1/completions",
+        "body": {"model": MODEL, "prompt": "hello", **body},
+    }
+
+
+def as_bytes(lines: Iterable[Row | bytes | str]) -> bytes:
+    """A file of lines: rows as JSON, texts and bytes as they are."""
+    return b"".join(_line(line) + b"\n" for line in lines)
+
+
+def _line(line: Row | bytes | str) -> bytes:
+    if isinstance(line, bytes):
+        return line
+    return (line if isinstance(line, str) else json.dumps(line)).encode()
+
+
+@pytest.fixture(scope="session")
+def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A byte-level BPE tokenizer, trained on a little text, and the tiny model's chat template."""
+    folder = tmp_path_factory.mktemp("model")
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=400, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False
+    )
+    tokenizer.train_from_iterator(["hello world system user assistant the capital of"] * 50, trainer)
+    specials = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
+    tokenizer.add_special_tokens([AddedToken(text, special=True) for text in specials])
+    tokenizer.save(str(folder / "tokenizer.json"))
+    config = {"eos_token": "<|im_end|>", "pad_token": {"content": "<|endoftext|>"}}
+    (folder / "tokenizer_config.json").write_text(json.dumps(config))
+    shutil.copy(TEMPLATE, folder / "chat_template.jinja")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def tokenizer(model_folder: Path) -> Tokenizer:
+    """The tokenizer of ``model_folder``."""
+    return Tokenizer.from_file(str(model_folder / "tokenizer.json"))
+
+
+@pytest.fixture
+def job(tmp_path: Path, model_folder: Path, tokenizer: Tokenizer) -> IntakeJob:
+    """A chat job on ``input.jsonl``, which is still to be written."""
+    folder = tmp_path / "outcome"
+    folder.mkdir()
+    return IntakeJob(
+        input_path=tmp_path / "input.jsonl",
+        folder=folder,
+        endpoint="/v1/chat/completions",
+        graded=False,
+        model=MODEL,
+        vocabulary_size=tokenizer.get_vocab_size(),
+        context_length=32_768,
+        tokenizer_folder=model_folder,
+        template_time=1_762_685_000,
+    )
+
+
+@pytest.fixture
+def run(job: IntakeJob) -> Callable[..., Intake | FileRefusal]:
+    """Write lines (or the bytes of a file) and read them; further arguments change the job."""
+
+    def call(lines: Iterable[Row | bytes | str] | bytes, **changes: object) -> Intake | FileRefusal:
+        job.input_path.write_bytes(lines if isinstance(lines, bytes) else as_bytes(lines))
+        return run_intake(replace(job, **changes))  # type: ignore[arg-type]
+
+    return call
+
+
+@pytest.fixture
+def read(run: Callable[..., Intake | FileRefusal]) -> Callable[..., Read]:
+    """As ``run``, for files that are not refused; gives what was written too."""
+
+    def call(lines: Iterable[Row | bytes | str] | bytes, **changes: object) -> Read:
+        intake = run(lines, **changes)
+        assert isinstance(intake, Intake), intake
+        return read_back(intake)
+
+    return call
+
+
+def read_back(intake: Intake) -> Read:
+    """Read the files of an intake and hold them to their description."""
+    usable = _rows(intake.folder / outcome.LINES)
+    refused = _rows(intake.folder / outcome.REFUSED)
+    ids = np.fromfile(intake.folder / outcome.PROMPTS, dtype="<u4")
+    offsets = np.fromfile(intake.folder / outcome.OFFSETS, dtype="<u8")
+    prompts = [
+        ids[start:end].tolist() for start, end in zip(offsets[:-1], offsets[1:], strict=True)
+    ]
+    assert (len(usable), len(refused)) == (intake.usable_lines, intake.refused_lines)
+    assert intake.total_lines == intake.usable_lines + intake.refused_lines
+    assert len(offsets) == intake.usable_lines + 1
+    assert offsets[0] == 0
+    assert offsets[-1] == len(ids) == intake.prompt_tokens
+    assert max(map(len, prompts)) == intake.longest_prompt
+    return Read(intake, usable, refused, prompts)
+
+
+def _rows(path: Path) -> list[Row]:
+    text = path.read_text(encoding="ascii")
+    assert text == "" or text.endswith("\n")
+    return [json.loads(row) for row in text.splitlines()]
+
+
+@pytest.fixture
+def lines() -> tuple[Callable[..., Row], Callable[..., Row]]:
+    """Makers of good lines: ``chat(custom_id, **body)`` and ``completion(custom_id, **body)``."""
+    return chat, completion

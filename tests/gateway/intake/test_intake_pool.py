@@ -1,0 +1,133 @@
+"""The worker processes: real ones, that read files, hang, die and are replaced."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from gateway.errors import GatewayError
+from gateway.intake.job import IntakeJob
+from gateway.intake.pool import IntakePool
+from gateway.intake.worker import process_id
+
+CHAT = (
+    b'{"custom_id":"q1","method":"POST","url":"/v1/chat/completions",'
+    b'"body":{"model":"reliquary/tiny","messages":[{"role":"user","content":"hi"}]}}\n'
+)
+
+
+@pytest.fixture
+async def pool() -> AsyncIterator[IntakePool]:
+    async with IntakePool(workers=1) as pool:
+        yield pool
+
+
+async def test_reads_a_file_and_its_first_model(pool: IntakePool, job: IntakeJob) -> None:
+    job.input_path.write_bytes(b"\xef\xbb\xbf\n[1]\nnonsense\n" + CHAT)
+    assert await pool.first_model(job.input_path) == "reliquary/tiny"
+    intake = await pool.intake(job)
+    assert (intake.usable_lines, intake.refused_lines) == (1, 2)
+
+
+async def test_a_refused_file_is_the_customers_error(pool: IntakePool, job: IntakeJob) -> None:
+    job.input_path.write_bytes(b"nonsense\n")
+    with pytest.raises(GatewayError) as refusal:
+        await pool.intake(job)
+    assert (refusal.value.status, refusal.value.code) == (422, "invalid_batch_file")
+    assert "no_usable_line" in refusal.value.message
+
+
+async def test_a_worker_that_dies_is_replaced(pool: IntakePool, job: IntakeJob) -> None:
+    job.input_path.write_bytes(CHAT)
+    with pytest.raises(GatewayError) as refusal:
+        await pool._run(os.kill, await pool._run(process_id), signal.SIGKILL)
+    assert (refusal.value.status, refusal.value.code) == (503, "batch_unavailable")
+    assert refusal.value.retry_after is not None
+    assert (await pool.intake(job)).usable_lines == 1
+
+
+async def test_a_worker_that_hangs_is_stopped(job: IntakeJob) -> None:
+    job.input_path.write_bytes(CHAT)
+    async with IntakePool(workers=1, job_seconds=5) as pool:
+        hung = await pool._run(process_id)
+        with pytest.raises(GatewayError) as refusal:
+            await pool._run(time.sleep, 600)
+        assert refusal.value.code == "batch_unavailable"
+        await _gone(hung)
+
+
+async def test_a_cancelled_reader_frees_its_worker(pool: IntakePool, job: IntakeJob) -> None:
+    job.input_path.write_bytes(CHAT)
+    busy = await pool._run(process_id)
+    task = asyncio.create_task(pool._run(time.sleep, 600))
+    await asyncio.sleep(0.1)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    await _gone(busy)
+    assert (await pool.intake(job)).usable_lines == 1
+
+
+async def test_a_busy_pool_says_so(job: IntakeJob) -> None:
+    async with IntakePool(workers=1, wait_seconds=0.1) as pool:
+        task = asyncio.create_task(pool._run(time.sleep, 600))
+        await asyncio.sleep(0)
+        with pytest.raises(GatewayError) as refusal:
+            await pool.first_model(job.input_path)
+        assert refusal.value.code == "batch_unavailable"
+        task.cancel()
+
+
+async def test_a_missing_file_is_an_error_of_ours(pool: IntakePool, job: IntakeJob) -> None:
+    with pytest.raises(FileNotFoundError):
+        await pool.intake(replace(job, input_path=Path("/nonexistent")))
+    assert await pool._run(process_id)
+
+
+async def test_workers_end_with_a_killed_parent() -> None:
+    program = (
+        "import asyncio, os, signal\n"
+        "from gateway.intake.pool import IntakePool\n"
+        "from gateway.intake.worker import process_id\n"
+        "async def main():\n"
+        "    pool = IntakePool(workers=1)\n"
+        "    await pool.start()\n"
+        "    print(await pool._run(process_id), flush=True)\n"
+        "    os.kill(os.getpid(), signal.SIGKILL)\n"
+        "if __name__ == '__main__':\n"
+        "    asyncio.run(main())\n"
+    )
+    child = await asyncio.to_thread(
+        subprocess.run, [sys.executable, "-c", program], capture_output=True, check=False
+    )
+    assert child.returncode == -signal.SIGKILL
+    await _gone(int(child.stdout))
+
+
+async def test_a_worker_never_imports_torch(pool: IntakePool, job: IntakeJob) -> None:
+    job.input_path.write_bytes(CHAT)
+    await pool.intake(job)
+    loaded = await pool._run(eval, "sorted(__import__('sys').modules)")
+    assert "tokenizers" in loaded
+    assert not {"torch", "transformers", "numba", "vllm"} & set(loaded)
+
+
+async def _gone(process: int) -> None:
+    """Wait until a process has ended; a zombie has."""
+    for _ in range(100):
+        try:
+            os.kill(process, 0)
+        except ProcessLookupError:
+            return
+        status = Path(f"/proc/{process}/stat")
+        if status.exists() and status.read_text().rpartition(")")[2].split()[0] == "Z":
+            return
+        await asyncio.sleep(0.1)
+    raise AssertionError(f"process {process} still runs")
