@@ -17,3 +17,8 @@ def compiled(function: Callable[..., Any]) -> Any:
         return njit(nogil=True, cache=True, error_model="numpy")(function)
     except RuntimeError:
         return njit(nogil=True, error_model="numpy")(function)
+
+
+def inlined(function: Callable[..., Any]) -> Any:
+    """Compile ``function`` into each of its compiled callers, so that their loops vectorise."""
+    return njit(nogil=True, error_model="numpy", forceinline=True)(function)
