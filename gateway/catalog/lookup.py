@@ -70,8 +70,9 @@ class Catalog:
         """A model at a commit, checked.
 
         Raises:
-            GatewayError: 422 ``model_not_found``, ``model_private``, ``model_unsupported`` or
-                ``architecture_unsupported``; 503 ``model_lookup_unavailable``.
+            GatewayError: 400 ``invalid_revision``; 422 ``model_not_found``, ``model_private``,
+                ``model_unsupported`` or ``architecture_unsupported``; 503
+                ``model_lookup_unavailable``.
         """
         known = self._models.get((name, commit))
         if known is None:
@@ -110,15 +111,18 @@ def _fetch(name: str, commit: str, *, cache_dir: Path | None) -> Model:
 
 
 def _refusal(error: repository.RepositoryError) -> GatewayError:
+    text = f"{error}."
     match error:
         case repository.Unreachable():
             return _unavailable()
-        case repository.Private() | repository.Gated():
-            return GatewayError(422, "model_private", f"{error} Only public models are offered.")
+        case repository.RevisionNotFound():
+            return GatewayError(400, "invalid_revision", text, "metadata.revision")
         case repository.NotFound():
-            return GatewayError(422, "model_not_found", str(error))
+            return GatewayError(422, "model_not_found", text)
+        case repository.Private() | repository.Gated():
+            return GatewayError(422, "model_private", f"{text} Only public models are offered.")
         case _:
-            return GatewayError(422, "model_unsupported", str(error))
+            return GatewayError(422, "model_unsupported", text)
 
 
 def _unavailable() -> GatewayError:

@@ -1,22 +1,18 @@
 """A quote: an input file read for one pinned model commit, ready to be placed as an order."""
 
-from __future__ import annotations
-
 import shutil
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
+from gateway.catalog.lookup import Catalog, Model
 from gateway.catalog.names import check_commit, check_model_name
 from gateway.intake.job import IntakeJob
 from gateway.intake.outcome import Intake
 from gateway.intake.pool import IntakePool
-
-if TYPE_CHECKING:
-    from gateway.catalog.lookup import Catalog, Model
-    from protocol.repository import ModelFacts
+from protocol.repository import ModelFacts
 
 Dialect = Literal["openai", "openrelay", "native"]
 
