@@ -1,6 +1,7 @@
 """The gateway as an ASGI application."""
 
 import asyncio
+import secrets
 import shutil
 import time
 from collections.abc import AsyncIterator, Callable
@@ -18,6 +19,7 @@ from gateway.api.multipart import MAX_OVERHEAD
 from gateway.api.openai_files import MAX_UPLOAD_BYTES
 from gateway.api.rates import BodyBudget, RateLimit
 from gateway.api.state import State, StateOf
+from gateway.catalog.lookup import Catalog
 from gateway.errors import GatewayError
 from gateway.intake.pool import IntakePool
 from gateway.neurons import Neurons
@@ -91,6 +93,7 @@ async def opened(
     settings.incoming.mkdir()
     keypair = load_or_create_hotkey(settings.hotkey)
     objects = open_objects(settings.objects_url)
+    catalog = Catalog(architectures=settings.architectures)
     store = await Store.open(settings.database_url.get_secret_value(), objects)
     try:
         async with IntakePool(settings.intake_workers) as intake:
@@ -98,14 +101,16 @@ async def opened(
                 settings=settings,
                 store=store,
                 intake=intake,
+                catalog=catalog,
                 keypair=keypair,
                 neurons=Neurons(chain, clock),
                 clock=clock,
+                random_bits=secrets.randbits,
                 node_rates=RateLimit(NODE_REQUESTS_PER_SECOND, NODE_BURST, time.monotonic),
                 body_budget=BodyBudget(BODY_BUDGET_BYTES),
                 creations=KeyLocks(),
             )
-            work = asyncio.create_task(background.run(store, settings, clock))
+            work = asyncio.create_task(background.run(store, settings.policy, clock))
             work.add_done_callback(_report_death)
             try:
                 yield state
@@ -114,6 +119,7 @@ async def opened(
                 with suppress(asyncio.CancelledError):
                     await work
     finally:
+        catalog.close()
         await store.close()
 
 

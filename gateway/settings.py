@@ -6,6 +6,8 @@ from typing import Annotated, Self
 from pydantic import Field, SecretStr, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from gateway.catalog.architectures import SUPPORTED_ARCHITECTURES
+from gateway.orders.policy import SECOND, Policy
 from protocol.messages import MAX_UNIT_SAMPLES
 
 
@@ -24,8 +26,9 @@ class GatewaySettings(BaseSettings):
         heartbeat_seconds: how often a node is asked to send one.
         audit_backlog: units that may wait for audit before less generation is offered.
         cancel_grace_seconds: how long units in flight may finish after a cancellation.
+        open_orders: orders of one account that may be open at once.
         intake_workers: processes that read, render and tokenize files.
-        architectures: supported ``architectures[0]``; empty takes what live miners announce.
+        architectures: supported ``architectures[0]`` of a model's ``config.json``.
         batches_enabled: False answers every customers' route with 404 ``not_available``.
     """
 
@@ -43,12 +46,9 @@ class GatewaySettings(BaseSettings):
     heartbeat_seconds: Annotated[float, Field(gt=0, le=1_200)] = 15.0
     audit_backlog: Annotated[int, Field(ge=1, le=100_000)] = 64
     cancel_grace_seconds: Annotated[float, Field(ge=0, le=3_600)] = 120.0
+    open_orders: Annotated[int, Field(ge=1, le=1_000_000)] = 5
     intake_workers: Annotated[int, Field(ge=1, le=64)] = 1
-    architectures: tuple[str, ...] = (
-        "Qwen3ForCausalLM",
-        "Qwen3_5ForCausalLM",
-        "Qwen3_5ForConditionalGeneration",
-    )
+    architectures: tuple[str, ...] = SUPPORTED_ARCHITECTURES
     batches_enabled: bool = True
 
     @model_validator(mode="after")
@@ -71,6 +71,18 @@ class GatewaySettings(BaseSettings):
         for name, value in defaults.items():
             object.__setattr__(self, name, value)
         return self
+
+    @property
+    def policy(self) -> Policy:
+        """The rules of dispatch and delivery."""
+        return Policy(
+            unit_samples=self.unit_samples,
+            lease_ms=round(self.lease_seconds * SECOND),
+            heartbeat_ms=round(self.heartbeat_seconds * SECOND),
+            audit_backlog=self.audit_backlog,
+            cancel_grace_ms=round(self.cancel_grace_seconds * SECOND),
+            open_orders=self.open_orders,
+        )
 
     @property
     def incoming(self) -> Path:

@@ -3,7 +3,7 @@
 import json
 
 from gateway.api.models import Batch, BatchError, BatchErrors, Queue, RequestCounts
-from gateway.store.tables import Order, OrderStatus
+from gateway.store.tables import OPEN_STATUSES, Order, OrderStatus
 
 
 def batch_object(order: Order, queue: Queue | None) -> Batch:
@@ -39,7 +39,10 @@ def batch_object(order: Order, queue: Queue | None) -> Batch:
 
 
 def _counts(order: Order) -> RequestCounts:
-    return RequestCounts(total=order.lines_total, completed=order.lines_completed, failed=0)
+    """Count lines: those short of samples are failed once nothing more can come."""
+    ended = order.status not in OPEN_STATUSES
+    failed = order.lines_total - order.lines_completed if ended else order.lines_refused
+    return RequestCounts(total=order.lines_total, completed=order.lines_completed, failed=failed)
 
 
 def _errors(order: Order) -> BatchErrors | None:

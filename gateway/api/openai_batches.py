@@ -1,6 +1,8 @@
 """``/api/openai/v1/batches``: create, read, list and cancel."""
 
+import asyncio
 import re
+import shutil
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Path, Request
@@ -15,14 +17,17 @@ from gateway.api.create_batch import (
     read_object,
 )
 from gateway.api.documented import answers, create_batch_body
-from gateway.api.models import Batch, BatchList
+from gateway.api.models import Batch, BatchList, Queue
 from gateway.api.requests import PageLimit, given_once, json_bytes
 from gateway.api.state import State, StateOf
 from gateway.errors import GatewayError
 from gateway.files import find_input, on_local_disk
-from gateway.orders import life, placing, reading
-from gateway.orders.quote import QuoteRequest, quote
-from gateway.store.tables import Order
+from gateway.orders import life, reading
+from gateway.orders.placing import Placement, find_idempotent, place
+from gateway.orders.quote import Quote, QuoteRequest, quote
+from gateway.store.tables import Dialect, File, Order, OrderStatus
+
+SEED_BITS = 53
 
 router = APIRouter(tags=["OpenAI-compatible Batch"])
 
@@ -47,7 +52,7 @@ async def create_batch(request: Request, principal: Customer, state: StateOf) ->
         return await _shown(state, await _create(state, principal, wanted, None))
     # A twin that comes while the first is at work waits here, and then finds its batch.
     async with state.creations.hold((principal.account_id, key)):
-        order = await placing.find_idempotent(state.store, principal.account_id, key, wanted.digest)
+        order = await find_idempotent(state.store, principal.account_id, key, wanted.digest)
         if order is None:
             order = await _create(state, principal, wanted, key)
     return await _shown(state, order)
@@ -105,11 +110,50 @@ async def cancel_batch(batch_id: BatchId, principal: Customer, state: StateOf) -
 async def _create(
     state: State, principal: Principal, wanted: CreateBatch, idempotency_key: str | None
 ) -> Order:
-    raise NotImplementedError
+    source = await find_input(state.store, principal.account_id, wanted.input_file_id)
+    quoted = await _quote(state, wanted, source)
+    placement = Placement(
+        input_file_id=source.id,
+        dialect=Dialect.OPENAI,
+        completion_window_hours=wanted.completion_window_hours,
+        metadata=wanted.metadata,
+        idempotency_key=idempotency_key,
+        body_sha256=wanted.digest,
+        drawn_seed=state.random_bits(SEED_BITS),
+    )
+    try:
+        return await place(
+            state.store,
+            principal.account_id,
+            quoted,
+            placement,
+            state.settings.policy,
+            state.now_ms(),
+        )
+    finally:
+        await asyncio.to_thread(shutil.rmtree, quoted.intake.folder, ignore_errors=True)
+
+
+async def _quote(state: State, wanted: CreateBatch, source: File) -> Quote:
+    folder = state.settings.incoming
+    async with on_local_disk(state.store, source, folder) as path:
+        request = QuoteRequest(
+            endpoint=wanted.endpoint,
+            completion_window_hours=wanted.completion_window_hours,
+            metadata=wanted.metadata or {},
+            input_path=path,
+            grader=wanted.grader,
+        )
+        return await quote(request, state.intake, state.catalog, folder, state.now_ms())
 
 
 async def _shown(state: State, order: Order) -> Batch:
-    return batch_object(order, None)
+    if order.status != OrderStatus.VALIDATING:
+        return batch_object(order, None)
+    position = await reading.queue_position(state.store, order)
+    # No estimate yet: it needs the measured speed of the nodes that are live.
+    queue = Queue(queue_position=position, estimated_start_at=None, reason="waiting_for_capacity")
+    return batch_object(order, queue)
 
 
 def _order_id(batch_id: str) -> str | None:

@@ -2,20 +2,19 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from bittensor_core import Keypair
 from fastapi import Depends, Request
 
 from gateway.api.locks import KeyLocks
 from gateway.api.rates import BodyBudget, RateLimit
+from gateway.catalog.lookup import Catalog
+from gateway.intake.pool import IntakePool
 from gateway.neurons import Neurons
 from gateway.settings import GatewaySettings
 from gateway.store.engine import Store
 from protocol.http_auth import InMemoryNonceStore
-
-if TYPE_CHECKING:
-    from gateway.intake.pool import IntakePool
 
 
 @dataclass(frozen=True)
@@ -24,10 +23,12 @@ class State:
 
     settings: GatewaySettings
     store: Store
-    intake: "IntakePool"
+    intake: IntakePool
+    catalog: Catalog
     keypair: Keypair
     neurons: Neurons
     clock: Callable[[], float]
+    random_bits: Callable[[int], int]
     node_rates: RateLimit
     body_budget: BodyBudget
     creations: KeyLocks
