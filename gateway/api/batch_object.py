@@ -1,8 +1,17 @@
 """An order as the contract's batch object."""
 
 import json
+from typing import cast
 
-from gateway.api.models import Batch, BatchError, BatchErrors, Queue, RequestCounts
+from gateway.api.models import (
+    Batch,
+    BatchError,
+    BatchErrors,
+    BatchStatus,
+    Endpoint,
+    Queue,
+    RequestCounts,
+)
 from gateway.store.tables import OPEN_STATUSES, Order, OrderStatus
 
 
@@ -16,11 +25,11 @@ def batch_object(order: Order, queue: Queue | None) -> Batch:
     return Batch(
         id=f"batch_{order.id}",
         object="batch",
-        endpoint=order.endpoint,
+        endpoint=cast(Endpoint, order.endpoint),
         errors=_errors(order),
         input_file_id=order.input_file_id,
         completion_window=f"{order.completion_window_hours}h",
-        status=order.status,
+        status=cast(BatchStatus, order.status),
         output_file_id=order.output_file_id,
         error_file_id=order.error_file_id,
         created_at=order.created_at_ms // 1000,

@@ -9,6 +9,7 @@ from fastapi.responses import Response, StreamingResponse
 from gateway.api.auth import Customer
 from gateway.api.state import State, StateOf
 from gateway.errors import GatewayError
+from gateway.figures import miner_figures
 from gateway.files import pieces
 from gateway.orders import reading
 from gateway.store.tables import Order
@@ -28,7 +29,7 @@ async def catalog(state: StateOf) -> dict[str, Any]:
 async def get_order(order_id: OrderId, principal: Customer, state: StateOf) -> dict[str, Any]:
     """Return an order with its draw inputs, progress and audit figures."""
     order = await _find(state, principal.account_id, order_id)
-    view = await reading.order_view(state.store, order)
+    miners = await miner_figures(state.store, order.id)
     return {
         "id": order.id,
         "object": "dataset_order",
@@ -60,7 +61,7 @@ async def get_order(order_id: OrderId, principal: Customer, state: StateOf) -> d
             "prompt_tokens": order.prompt_tokens,
             "tokens_verified": order.tokens_verified,
         },
-        "miners": [asdict(figures) for figures in view.miners],
+        "miners": [asdict(figures) for figures in miners],
         "output_file_id": order.output_file_id,
         "error_file_id": order.error_file_id,
         "receipts": order.receipts_key is not None,

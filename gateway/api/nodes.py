@@ -50,7 +50,9 @@ async def lease(call: Signed, state: StateOf) -> Response:
     request = await call.read(LeaseRequest)
     call.require(request.role)
     grant = dispatch.lease_generation if request.role == "miner" else dispatch.lease_audit
-    granted = await grant(state.store, state.keypair, call.hotkey, request, state.now_ms())
+    granted = await grant(
+        state.store, state.keypair, call.hotkey, request, state.settings.policy, state.now_ms()
+    )
     return Response(status_code=204) if granted is None else _answer(granted)
 
 
@@ -58,7 +60,9 @@ async def lease(call: Signed, state: StateOf) -> Response:
 async def heartbeat(lease_id: LeaseId, call: Signed, state: StateOf) -> Response:
     """Renew a lease and note its progress."""
     message = await call.read(Heartbeat)
-    answer = await dispatch.heartbeat(state.store, call.hotkey, lease_id, message, state.now_ms())
+    answer = await dispatch.heartbeat(
+        state.store, call.hotkey, lease_id, message, state.settings.policy, state.now_ms()
+    )
     return _answer(answer)
 
 
