@@ -44,6 +44,10 @@ class Neurons:
             neuron = (await self._at_most(UNKNOWN_REFRESH_SECONDS)).neurons.get(hotkey)
         return neuron
 
+    def forget(self) -> None:
+        """Read the chain again at the next request, however new the snapshot is."""
+        self._tried_at = 0.0
+
     async def _at_most(self, age: float) -> Snapshot:
         async with self._lock:
             if self._snapshot is None or self._clock() - self._tried_at > age:

@@ -54,6 +54,11 @@ class LiveGateway:
 
         return self.run(make())
 
+    def register(self, hotkey: str, *, validator_permit: bool = False) -> None:
+        """Register a hotkey on the chain, known to the gateway at once."""
+        self.chain.register(hotkey, "owner", validator_permit=validator_permit)
+        self.state.neurons.forget()
+
     def client(self, key: str | None = None, **options: Any) -> openai.OpenAI:
         """Return the official client, which tries once unless told otherwise."""
         options.setdefault("max_retries", 0)
