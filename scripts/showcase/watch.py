@@ -1,27 +1,28 @@
-"""Watching a cheat: how much of its work was judged, and whether it got any more."""
+"""Watching a cheat: how its work was judged, and whether the gateway gives it any more."""
 
+import asyncio
 import json
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 from urllib.request import Request, urlopen
 
-# The gateway's rule: no further lease with so many void samples that are over so large a share.
-VOID_SAMPLES = 3
-VOID_SHARE = 0.2
+from protocol.client import GatewayRefused, NodeClient
+from protocol.keys import load_hotkey
+from protocol.messages import LeaseRequest, LoadedModel
+from scoring.reputation import MIN_VOIDS
+
 ANSWER_SECONDS = 30.0
+SUSPENDED = "miner_suspended"
 
 
 @dataclass(frozen=True)
 class Figures:
-    """The samples of one miner in an order that were judged, by outcome."""
+    """The samples of one or more miners in an order that were judged, by outcome."""
 
     verified: int = 0
     void: int = 0
-
-    @property
-    def judged(self) -> int:
-        """All of them."""
-        return self.verified + self.void
 
 
 class Watch:
@@ -40,23 +41,16 @@ class Watch:
         self._cheat = cheat
         self.cheat = Figures()
         self.others = Figures()
-        self._others_then = Figures()
 
     def look(self) -> None:
         """Read the figures once."""
         rows = json.loads(self._get(""))["miners"]
-        cheat = _sum(row for row in rows if row["hotkey"] == self._cheat)
+        self.cheat = _sum(row for row in rows if row["hotkey"] == self._cheat)
         self.others = _sum(row for row in rows if row["hotkey"] != self._cheat)
-        if cheat != self.cheat:
-            self.cheat, self._others_then = cheat, self.others
 
     def caught(self) -> bool:
-        """Say whether the cheat has as many void samples as end its leases."""
-        return self.cheat.void >= VOID_SAMPLES and self.cheat.void > VOID_SHARE * self.cheat.judged
-
-    def refused(self) -> bool:
-        """Say whether the cheat is caught and others have worked on while it got nothing."""
-        return self.caught() and self.others.judged > self._others_then.judged
+        """Say whether the cheat has as many void samples as may end its leases."""
+        return self.cheat.void >= MIN_VOIDS
 
     def receipts(self) -> bytes:
         """Return the receipts of the ended order, JSONL."""
@@ -68,6 +62,29 @@ class Watch:
             return answer.read()
 
 
-def _sum(rows: Any) -> Figures:
+def is_suspended(origin: str, hotkey: Path, model: str, revision: str) -> bool:
+    """Ask for a lease in the name of a miner; say whether the gateway refuses it all work.
+
+    Args:
+        origin: the gateway's origin.
+        hotkey: the miner's hotkey file.
+        model, revision: what it would generate with.
+    """
+    return asyncio.run(_is_suspended(origin, hotkey, model, revision))
+
+
+async def _is_suspended(origin: str, hotkey: Path, model: str, revision: str) -> bool:
+    loaded = LoadedModel(model=model, revision=revision)
+    async with NodeClient(origin, load_hotkey(hotkey)) as client:
+        try:
+            lease = await client.lease_generation(LeaseRequest(role="miner", loaded=loaded))
+        except GatewayRefused as refusal:
+            return refusal.code == SUSPENDED
+        if lease is not None:
+            await client.release(lease.lease_id)
+        return False
+
+
+def _sum(rows: Iterable[Mapping[str, Any]]) -> Figures:
     rows = list(rows)
     return Figures(sum(row["verified"] for row in rows), sum(row["void"] for row in rows))

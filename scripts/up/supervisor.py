@@ -69,6 +69,11 @@ class Supervisor:
             process.start()
             self._wards[plan.name] = _Ward(process)
 
+    def names(self) -> list[str]:
+        """Return the names of all roles that were started."""
+        with self._lock:
+            return list(self._wards)
+
     def pid(self, name: str) -> int:
         """Return the process id of a role."""
         return self._ward(name).process.pid

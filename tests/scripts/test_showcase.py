@@ -7,7 +7,6 @@ from rich.console import Console
 
 from scripts.showcase.customer import DemoError, check_input
 from scripts.showcase.tables import Sample, answers_table, shortened
-from scripts.showcase.watch import Figures, Watch
 
 MODEL = "reliquary/tiny-qwen3"
 EXAMPLE = Path("scripts/showcase/example.jsonl")
@@ -47,18 +46,6 @@ def test_the_example_has_one_sampling_and_one_bad_line():
     assert {(body["n"], body["max_tokens"], body["temperature"]) for body in good} == {
         (2, 192, 0.8)
     }
-
-
-def test_a_cheat_is_refused_only_when_others_work_on():
-    watch = Watch("http://unused", "key", "order", "cheat")
-    watch.cheat, watch.others = Figures(void=3), Figures(verified=4)
-    assert watch.caught()
-    watch._others_then = watch.others
-    assert not watch.refused()
-    watch.others = Figures(verified=8)
-    assert watch.refused()
-    watch.cheat = Figures(verified=12, void=3)
-    assert not watch.caught()
 
 
 def test_answers_are_shown_with_their_maker():

@@ -1,0 +1,39 @@
+"""The ``reliquary`` command and its parts."""
+
+import sys
+
+import typer
+
+from scripts.cli import bench, customers, gateway, hub, miner, network, validator
+from scripts.cli.failure import Failure
+from scripts.cli.forward import REST
+
+app = typer.Typer(
+    name="reliquary",
+    help="Verified batch inference: every token audited against a public forced draw.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+app.command("up", epilog=network.KINDS_OF_CHEAT)(network.up)
+app.command("gateway")(gateway.gateway)
+app.command("miner")(miner.miner)
+app.command("validator")(validator.validator)
+app.command("hub")(hub.hub)
+app.command("tiny-model", context_settings=REST)(hub.tiny_model)
+app.add_typer(customers.keys, name="keys")
+app.add_typer(customers.accounts, name="accounts")
+app.add_typer(network.chain, name="chain")
+app.add_typer(bench.bench, name="bench")
+
+
+def main() -> None:
+    """Run the command line; a user's mistake ends in one line and a status, no traceback."""
+    try:
+        app(prog_name="reliquary")
+    except Failure as failure:
+        print(f"reliquary: {failure}", file=sys.stderr)
+        sys.exit(failure.status)
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -1,0 +1,25 @@
+"""``reliquary bench``: the measurements in ``docs/benchmarks.md``; each shows its options."""
+
+import typer
+
+from scripts.cli.forward import REST, forward
+
+bench = typer.Typer(help="Measure what docs/benchmarks.md states.", no_args_is_help=True)
+
+
+@bench.command("draw", context_settings=REST)
+def draw(context: typer.Context) -> None:
+    """Measure the draw alone at a large vocabulary."""
+    forward("scripts.bench.draw", context)
+
+
+@bench.command("decode", context_settings=REST)
+def decode(context: typer.Context) -> None:
+    """Measure decoding with the draw against vLLM's own sampler."""
+    forward("scripts.bench.decode", context)
+
+
+@bench.command("audit-speed", context_settings=REST)
+def audit_speed(context: typer.Context) -> None:
+    """Measure audit speed against generation speed, and the validator's peak memory."""
+    forward("scripts.bench.audit_speed", context)

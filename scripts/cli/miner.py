@@ -1,0 +1,69 @@
+"""``reliquary miner``: leases prompts and generates under the forced draw."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from scripts.cli.failure import reported, settings_from
+
+if TYPE_CHECKING:
+    from miner.settings import MinerSettings
+
+
+def miner(
+    gateway: Annotated[
+        str | None, typer.Option(help="The gateway's origin, https://...; needed.")
+    ] = None,
+    hotkey: Annotated[
+        Path | None, typer.Option(help="The hotkey file, made where there is none; needed.")
+    ] = None,
+    gateway_hotkey: Annotated[
+        str | None, typer.Option(help="The hotkey that the gateway must have.")
+    ] = None,
+    engine: Annotated[str | None, typer.Option(help="vllm or transformers.")] = None,
+    engine_factory: Annotated[
+        str | None, typer.Option(help="Dotted path of another engine, module:name.")
+    ] = None,
+    dtype: Annotated[
+        str | None, typer.Option(help="auto (the model's own), float32, bfloat16 or float16.")
+    ] = None,
+    max_batch: Annotated[int | None, typer.Option(help="Samples that decode at once.")] = None,
+    memory_gib: Annotated[
+        float | None, typer.Option(help="Room for attention's keys and values.")
+    ] = None,
+    threads: Annotated[int | None, typer.Option(help="CPU threads of the model.")] = None,
+    max_samples: Annotated[int | None, typer.Option(help="Samples of a unit; 256.")] = None,
+    models: Annotated[
+        Path | None, typer.Option(help="Folder of downloaded models; Hugging Face's cache.")
+    ] = None,
+) -> None:
+    """Generate until Ctrl-C or SIGTERM. Each option can be set as RELIQUARY_MINER_<NAME> too."""
+    from miner.settings import MinerSettings
+
+    options = {
+        "gateway": gateway,
+        "hotkey": hotkey,
+        "gateway_hotkey": gateway_hotkey,
+        "engine": engine,
+        "engine_factory": engine_factory,
+        "dtype": dtype,
+        "max_batch": max_batch,
+        "memory_gib": memory_gib,
+        "threads": threads,
+        "max_samples": max_samples,
+        "models": models,
+    }
+    _run(settings_from(MinerSettings, options))
+
+
+def _run(settings: "MinerSettings") -> None:
+    from miner.node import run_miner
+
+    from gateway.logs import configure_logs
+    from protocol.client import GatewayRefused
+    from protocol.keys import HotkeyError
+
+    configure_logs()
+    with reported(HotkeyError, GatewayRefused, OSError):
+        run_miner(settings)

@@ -1,0 +1,125 @@
+"""``reliquary up``, the whole network in one command, and ``reliquary chain``."""
+
+import signal
+import threading
+import time
+from contextlib import suppress
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from scripts.cheats.kinds import KINDS, UnknownKind, factory_path
+from scripts.cli.failure import WRONG_USE, Failure, reported
+
+# Shown below the options of ``up``; the \b keeps the lines as they are.
+KINDS_OF_CHEAT = "\b\nKinds of cheat:\n" + "\n".join(
+    f"  {name}: {kind.description}" for name, kind in KINDS.items()
+)
+
+chain = typer.Typer(help="The local chain that nodes register on.", no_args_is_help=True)
+
+
+class _Stopped(BaseException):
+    """The user asked for the end."""
+
+
+class EngineChoice(StrEnum):
+    """Which engine the miners use."""
+
+    auto = "auto"
+    vllm = "vllm"
+    transformers = "transformers"
+
+
+class DtypeChoice(StrEnum):
+    """The dtype of the model's weights."""
+
+    auto = "auto"
+    float32 = "float32"
+    bfloat16 = "bfloat16"
+
+
+def up(
+    data: Annotated[Path, typer.Option(help="Folder that keeps all.")] = Path("reliquary-data"),
+    port: Annotated[int, typer.Option(min=0, max=65_535, help="The gateway's port.")] = 8_000,
+    miners: Annotated[int, typer.Option(min=0, max=64, help="Honest miners.")] = 2,
+    validators: Annotated[int, typer.Option(min=1, max=16)] = 1,
+    engine: Annotated[
+        EngineChoice, typer.Option(help="auto is vllm where it is installed.")
+    ] = EngineChoice.auto,
+    cheat: Annotated[
+        list[str] | None,
+        typer.Option(metavar="KIND", help="A further miner that cheats; may be repeated."),
+    ] = None,
+    unit_samples: Annotated[
+        int | None, typer.Option(min=1, max=4_096, help="Fixed number of samples of a work unit.")
+    ] = None,
+    dtype: Annotated[
+        DtypeChoice, typer.Option(help="auto is the dtype of the model's config.")
+    ] = DtypeChoice.auto,
+) -> None:
+    """Start a whole network on this machine: hub, chain, gateway, miners, validators.
+
+    Serves the tiny model. Prints base URL and API key once orders can be placed, and writes them to
+    reliquary.env in the data folder. Ctrl-C stops everything.
+    """
+    from scripts.up.layout import NetworkError
+    from scripts.up.network import Network
+    from scripts.up.plans import MinerPlan, NetworkPlan, default_engine
+
+    name = default_engine() if engine is EngineChoice.auto else engine.value
+    try:
+        for kind in cheat or []:
+            factory_path(name, kind)
+    except UnknownKind as error:
+        raise Failure(f"--cheat: {error}", WRONG_USE) from error
+    plan = NetworkPlan(
+        data=data.resolve(),
+        port=port,
+        miners=(*[MinerPlan(name)] * miners, *(MinerPlan(name, kind) for kind in cheat or [])),
+        validators=validators,
+        dtype=dtype.value,
+        unit_samples=unit_samples,
+    )
+    _stop_on_signal()
+    network = Network(plan, lambda line: print(line, flush=True))
+    print(f"starting {len(plan.miners)} miners ({name}), {validators} validators", flush=True)
+    with suppress(_Stopped), reported(NetworkError), network:
+        print(f"\nbase URL  {network.base_url}\nAPI key   {network.api_key}")
+        print(f"model     {network.env()['RELIQUARY_MODEL']} at {network.revision}")
+        print(f"          also in {network.layout.environment}; Ctrl-C stops\n", flush=True)
+        threading.Event().wait()
+
+
+@chain.command("register")
+def register(
+    path: Annotated[Path, typer.Option("--chain", help="The LocalChain file.")],
+    hotkey: Annotated[Path, typer.Option(help="The node's hotkey file; made where there is none.")],
+    coldkey: Annotated[str | None, typer.Option(help="The owner's address; the hotkey's.")] = None,
+    validator: Annotated[bool, typer.Option(help="With a validator's permit.")] = False,
+) -> None:
+    """Register a hotkey on a local chain and print its UID and address."""
+    from protocol.chain.base import ChainError
+    from protocol.chain.local import LocalChain
+    from protocol.keys import HotkeyError, load_or_create_hotkey
+
+    with reported(ChainError, HotkeyError, OSError):
+        address = load_or_create_hotkey(hotkey).ss58_address
+        neuron = LocalChain(path, time.time).register(
+            address, coldkey or address, validator_permit=validator
+        )
+    typer.echo(f"{neuron.uid} {address}")
+
+
+def _stop_on_signal() -> None:
+    """Let the first Ctrl-C or SIGTERM stop the network, even while it still starts."""
+
+    def stop(number: int, frame: object) -> None:
+        for other in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(other, signal.SIG_IGN)
+        raise _Stopped
+
+    signal.signal(signal.SIGINT, stop)
+    signal.signal(signal.SIGTERM, stop)

@@ -1,0 +1,258 @@
+"""The demo from start to end.
+
+The cheat is the first miner to come up and is sent the file alone, so that it surely gets work; the
+honest miners start while it is found out, and finish what it spoiled.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from openai import OpenAI
+from openai.types import Batch
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from protocol.messages import EngineName
+from scripts.showcase.customer import (
+    Delivery,
+    check_input,
+    download,
+    follow,
+    place,
+    rows_of,
+)
+from scripts.showcase.tables import Sample, answers_table, show_refused
+from scripts.showcase.watch import Watch, is_suspended
+from scripts.up.network import OWN_NAME, Network
+from scripts.up.plans import MODEL, MinerPlan, NetworkPlan
+
+EXAMPLE = Path(__file__).parent / "example.jsonl"
+CHEAT = "own-random-numbers"
+HONEST_NODES = ("miner-1", "miner-2")
+CHEAT_NODE = "miner-3"
+EARLY_NODES = (CHEAT_NODE, "validator-1")
+UNIT_SAMPLES = 4
+PROBES = 3
+TALES_SAMPLES = 24
+MISSING = "missing_samples"
+
+
+@dataclass(frozen=True)
+class Audit:
+    """What the second audit found, as ``audit.py`` prints it."""
+
+    samples: list[Sample]
+    failures: list[str]
+
+
+def run(file: Path, out: Path, engine: EngineName, console: Console) -> bool:
+    """Run the demo and say whether all of it went as it should.
+
+    Args:
+        file: the customer's batch file.
+        out: folder for what is delivered and for the logs.
+        engine: of all miners.
+        console: where the story is told.
+
+    Raises:
+        DemoError: the file cannot be used or is refused.
+        NetworkError: the network does not start or breaks down.
+    """
+    endpoint = check_input(file, MODEL)
+    out.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="reliquary-demo-") as data:
+        honest = MinerPlan(engine)
+        plan = NetworkPlan(
+            data=Path(data),
+            port=0,
+            miners=(honest, honest, MinerPlan(engine, CHEAT)),
+            unit_samples=UNIT_SAMPLES,
+        )
+        network = Network(plan, lambda line: _show_own(console, line))
+        try:
+            return _Demo(network, out, console).run(file, endpoint)
+        finally:
+            if network.layout.logs.exists():
+                shutil.copytree(network.layout.logs, out / "logs", dirs_exist_ok=True)
+
+
+def _show_own(console: Console, line: str) -> None:
+    """Show what the network says of itself; the roles' own lines are in their logs."""
+    if line.startswith(f"{OWN_NAME} "):
+        console.print(f"  {escape(line)}", style="dim", highlight=False)
+
+
+class _Demo:
+    """One run of the demo on a network that is not started yet."""
+
+    def __init__(self, network: Network, out: Path, console: Console) -> None:
+        self._network = network
+        self._out = out
+        self._console = console
+
+    def run(self, file: Path, endpoint: str) -> bool:
+        """Start the network, order, audit again, show; say whether all went as it should."""
+        began = time.monotonic()
+        network, say = self._network, self._console.print
+        say(f"Starting hub, gateway, validator and {CHEAT_NODE}, which will cheat ...")
+        with _started(network):
+            say(f"Gateway at {network.base_url} after {time.monotonic() - began:.0f} s.")
+            say(f"Sending {file}; the honest miners start once {CHEAT_NODE} is at work.")
+            client = OpenAI(base_url=network.base_url, api_key=network.api_key)
+            batch, watch = self._order(client, file, endpoint)
+            delivery = download(client, batch, self._out)
+            say("Auditing everything delivered once more, in a process of its own ...")
+            audit = self._audit(watch)
+            refused = (watch.caught() and self._suspended()) or self._refused_later(client)
+        self._show(delivery, audit, watch)
+        good = self._judge(delivery, audit, refused)
+        say(f"{time.monotonic() - began:.0f} s in all.")
+        return good
+
+    def _order(self, client: OpenAI, file: Path, endpoint: str) -> tuple[Batch, Watch]:
+        """Order ``file`` and show its progress until it has ended."""
+        network = self._network
+        batch = place(client, file, endpoint, MODEL, network.revision)
+        order_id = batch.id.removeprefix("batch_")
+        watch = Watch(network.origin, network.api_key, order_id, network.hotkey(CHEAT_NODE))
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("lines, {task.fields[void]} void samples"),
+            TimeElapsedColumn(),
+        )
+        with Progress(*columns, console=self._console) as bar:
+            task = bar.add_task(batch.status, total=None, void=0)
+
+            def show(batch: Batch) -> None:
+                network.check()
+                watch.look()
+                if batch.status != "validating":
+                    self._start_honest()
+                counts, void = batch.request_counts, watch.cheat.void + watch.others.void
+                assert counts is not None
+                done = counts.completed + counts.failed
+                bar.update(
+                    task,
+                    description=batch.status,
+                    total=counts.total or None,
+                    completed=done,
+                    void=void,
+                )
+
+            return follow(client, batch, show), watch
+
+    def _start_honest(self) -> None:
+        """Start the honest miners, once: the cheat holds its first lease and stays alone a while.
+
+        They take some seconds to come up, in which it is found out.
+        """
+        if not set(HONEST_NODES) <= set(self._network.started()):
+            self._network.start_nodes(HONEST_NODES)
+
+    def _audit(self, watch: Watch) -> Audit:
+        """Audit all receipts in a process of its own and return what it found."""
+        receipts = self._out / "receipts.jsonl"
+        receipts.write_bytes(watch.receipts())
+        environment = {**os.environ, **self._network.environment}
+        done = subprocess.run(
+            [sys.executable, "-P", "-m", "scripts.showcase.audit", str(receipts)],
+            stdout=subprocess.PIPE,
+            env={name: value for name, value in environment.items() if value is not None},
+            text=True,
+        )
+        if done.returncode:
+            return Audit([], [f"the audit's process ended with status {done.returncode}"])
+        found = json.loads(done.stdout)
+        return Audit([Sample(**sample) for sample in found["samples"]], found["failures"])
+
+    def _suspended(self) -> bool:
+        network = self._network
+        hotkey = network.layout.hotkey(CHEAT_NODE)
+        return is_suspended(network.origin, hotkey, MODEL, network.revision)
+
+    def _refused_later(self, client: OpenAI) -> bool:
+        """Order tales until the cheat is caught and gets no more work.
+
+        Short answers that the model is sure of come out the same under any random numbers, so a
+        file of such alone convicts nobody.
+        """
+        for number in range(1, PROBES + 1):
+            self._console.print(
+                f"The file did not catch {CHEAT_NODE}; ordering tales ({number}) ..."
+            )
+            with tempfile.TemporaryDirectory() as folder:
+                tales = Path(folder) / "tales.jsonl"
+                write_tales(tales)
+                self._order(client, tales, "/v1/chat/completions")
+            if self._suspended():
+                return True
+        return False
+
+    def _show(self, delivery: Delivery, audit: Audit, watch: Watch) -> None:
+        names = {self._network.hotkey(name): name for name in (*HONEST_NODES, CHEAT_NODE)}
+        say = self._console.print
+        say(answers_table(rows_of(delivery.output), audit.samples, names))
+        errors = rows_of(delivery.errors)
+        if errors:
+            say(f"Not delivered ({len(errors)} lines):")
+            show_refused(self._console, errors)
+        say(
+            f"{CHEAT_NODE} (the cheat): {watch.cheat.void} samples void, "
+            f"{watch.cheat.verified} legal all the same"
+        )
+        say(f"honest miners: {watch.others.void} samples void, {watch.others.verified} verified")
+        say(f"output, errors, receipts and logs are in {self._out}")
+
+    def _judge(self, delivery: Delivery, audit: Audit, refused: bool) -> bool:
+        """Print each condition with its outcome and say whether all hold."""
+        missing = [
+            row["custom_id"] for row in rows_of(delivery.errors) if row["error"]["code"] == MISSING
+        ]
+        tokens = sum(sample.tokens for sample in audit.samples)
+        conditions = (
+            (
+                f"every good line was delivered (the batch is {delivery.batch.status})",
+                delivery.batch.status == "completed" and not missing,
+                ", ".join(missing),
+            ),
+            (
+                f"all {len(audit.samples)} delivered samples, {tokens} tokens, pass a fresh audit",
+                bool(audit.samples) and not audit.failures,
+                "; ".join(audit.failures[:5]),
+            ),
+            (f"{CHEAT_NODE} was refused further work", refused, ""),
+        )
+        for condition, holds, detail in conditions:
+            mark = "[green]yes[/]" if holds else "[red]NO[/]"
+            self._console.print(f"{mark}  {escape(condition)} {escape(detail)}".rstrip())
+        return all(holds for _, holds, _ in conditions)
+
+
+def write_tales(path: Path) -> None:
+    """Write the example's tales as a file of their own, with more samples of each."""
+    rows = [json.loads(line) for line in EXAMPLE.read_text().splitlines()]
+    tales = [row for row in rows if row["custom_id"].startswith("tale")]
+    for row in tales:
+        row["body"]["n"] = TALES_SAMPLES
+    path.write_text("".join(f"{json.dumps(row)}\n" for row in tales))
+
+
+@contextmanager
+def _started(network: Network) -> Iterator[None]:
+    network.start(EARLY_NODES)
+    try:
+        yield
+    finally:
+        network.stop()
