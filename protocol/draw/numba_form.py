@@ -116,6 +116,13 @@ def gumbel_of(key: np.ndarray, position: int, ids: np.ndarray) -> np.ndarray:
     return noise
 
 
+def kth_largest(logits: np.ndarray, k: int) -> float:
+    """Return the k-th largest of a row of logits, float32 [V] without NaN, 1 <= k <= V."""
+    peaks = np.empty(-(-len(logits) // BLOCK), dtype=np.float32)
+    _find_peaks(logits, peaks)
+    return float(_kth_largest(logits, peaks, k))
+
+
 def _checked(logits, keys, positions, temperature, top_k, top_p, min_p, vocabulary_size):
     """Return the arguments as the compiled loop takes them."""
     if logits.dtype != np.float32:
