@@ -63,6 +63,19 @@ def read_json(data: bytes) -> object:
     return value
 
 
+def read_leniently(data: bytes) -> object:
+    """Read what ``read_json`` may refuse: repeated keys (the last counts), NaN, lone surrogates.
+
+    Tells whose a refused line is and which model it names; None where even that cannot be read.
+    """
+    if too_deep(data):
+        return None
+    try:
+        return json.loads(data.decode("utf-8"))
+    except ValueError:
+        return None
+
+
 def too_deep(data: bytes) -> bool:
     """Whether brackets outside strings nest deeper than ``MAX_DEPTH``."""
     if data.count(b"[") + data.count(b"{") <= MAX_DEPTH:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from gateway.intake.fields import CHAT, ENDPOINTS, check_fields
 from gateway.intake.lines import MAX_LINE_BYTES, Line
 from gateway.intake.messages import read_messages
-from gateway.intake.reading import integer, read_json
+from gateway.intake.reading import integer, read_json, read_leniently
 from gateway.intake.refusal import LineRefused, shown
 from gateway.intake.settings import Settings, invalid, read_settings
 from gateway.intake.tokenizer import ModelTokenizer
@@ -69,6 +69,9 @@ class RequestReader:
         custom_id = ""
         try:
             envelope = _envelope(line)
+        except LineRefused as refusal:
+            return Refused(line.number, _salvage_id(line), refusal.code, refusal.message)
+        try:
             custom_id = _custom_id(envelope.get("custom_id"))
             self._claim(custom_id, line.number)
             url = _url(envelope)
@@ -207,6 +210,17 @@ def _envelope(line: Line) -> Mapping[str, object]:
             "invalid_line", f"The line must be a JSON object, one request; found {shown(value)}."
         )
     return value
+
+
+def _salvage_id(line: Line) -> str:
+    """The custom_id of a line that is no acceptable JSON, where it can be told; else empty."""
+    value = None if line.data is None else read_leniently(line.data)
+    try:
+        custom_id = _custom_id(value.get("custom_id") if isinstance(value, dict) else None)
+        custom_id.encode("utf-8")
+    except (LineRefused, UnicodeEncodeError):
+        return ""
+    return custom_id
 
 
 def _custom_id(value: object) -> str:

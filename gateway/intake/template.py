@@ -14,7 +14,7 @@ from types import FrameType
 from typing import NoReturn
 
 import jinja2
-from jinja2 import meta, nodes
+from jinja2 import nodes
 from jinja2.exceptions import SecurityError
 from jinja2.ext import Extension, loopcontrols
 from jinja2.parser import Parser
@@ -22,6 +22,7 @@ from jinja2.runtime import Context
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from gateway.intake.refusal import LineRefused
+from gateway.intake.variables import read_variables
 
 MAX_CHARACTERS = 4 * 1024 * 1024
 MAX_CPU_SECONDS = 5.0
@@ -99,7 +100,7 @@ class ChatTemplate:
             raise TemplateUnusable("it does not compile in bounded time") from None
         except (*_TEMPLATE_ERRORS, SyntaxError) as error:
             raise TemplateUnusable(f"it does not compile: {error}") from None
-        reads = meta.find_undeclared_variables(tree)
+        reads = read_variables(tree)
         self.takes_tools = "tools" in reads
         self.variables = frozenset(
             reads - _STANDARD - set(environment.globals) - set(special_tokens)

@@ -1,6 +1,5 @@
 """What a worker process does beside reading files: it bounds itself and outlives no gateway."""
 
-import json
 import multiprocessing
 import os
 import resource
@@ -9,7 +8,7 @@ import threading
 from pathlib import Path
 
 from gateway.intake.lines import read_lines
-from gateway.intake.reading import too_deep
+from gateway.intake.reading import read_leniently
 
 MAX_MEMORY_BYTES = 3 * 1024**3
 
@@ -41,12 +40,7 @@ def first_model(path: Path) -> str | None:
         OSError: the file cannot be read.
     """
     for line in read_lines(path):
-        if line.data is None or too_deep(line.data):
-            continue
-        try:
-            value = json.loads(line.data.decode("utf-8"))
-        except ValueError:
-            continue
+        value = None if line.data is None else read_leniently(line.data)
         if isinstance(value, dict):
             body = value.get("body")
             model = body.get("model") if isinstance(body, dict) else None

@@ -4,6 +4,7 @@ import json
 import shutil
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -34,7 +35,7 @@ class Read:
         return {row["line"]: row["error"]["code"] for row in self.refused}  # type: ignore[index]
 
 
-def chat(custom_id: str = "q1", **body: object) -> Row:
+def make_chat(custom_id: str = "q1", **body: object) -> Row:
     """A good chat line; members of its body can be set or replaced."""
     return {
         "custom_id": custom_id,
@@ -44,7 +45,7 @@ def chat(custom_id: str = "q1", **body: object) -> Row:
     }
 
 
-def completion(custom_id: str = "q1", **body: object) -> Row:
+def make_completion(custom_id: str = "q1", **body: object) -> Row:
     """A good completions line; members of its body can be set or replaced."""
     return {
         "custom_id": custom_id,
@@ -75,7 +76,7 @@ def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     trainer = trainers.BpeTrainer(
         vocab_size=400, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False
     )
-    tokenizer.train_from_iterator(["hello world system user assistant the capital of"] * 50, trainer)
+    tokenizer.train_from_iterator(["hello world system user assistant the capital"] * 50, trainer)
     specials = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
     tokenizer.add_special_tokens([AddedToken(text, special=True) for text in specials])
     tokenizer.save(str(folder / "tokenizer.json"))
@@ -138,9 +139,7 @@ def read_back(intake: Intake) -> Read:
     refused = _rows(intake.folder / outcome.REFUSED)
     ids = np.fromfile(intake.folder / outcome.PROMPTS, dtype="<u4")
     offsets = np.fromfile(intake.folder / outcome.OFFSETS, dtype="<u8")
-    prompts = [
-        ids[start:end].tolist() for start, end in zip(offsets[:-1], offsets[1:], strict=True)
-    ]
+    prompts = [ids[start:end].tolist() for start, end in pairwise(offsets)]
     assert (len(usable), len(refused)) == (intake.usable_lines, intake.refused_lines)
     assert intake.total_lines == intake.usable_lines + intake.refused_lines
     assert len(offsets) == intake.usable_lines + 1
@@ -157,6 +156,12 @@ def _rows(path: Path) -> list[Row]:
 
 
 @pytest.fixture
-def lines() -> tuple[Callable[..., Row], Callable[..., Row]]:
-    """Makers of good lines: ``chat(custom_id, **body)`` and ``completion(custom_id, **body)``."""
-    return chat, completion
+def chat() -> Callable[..., Row]:
+    """Makes good chat lines: ``chat(custom_id, **body)``."""
+    return make_chat
+
+
+@pytest.fixture
+def completion() -> Callable[..., Row]:
+    """Makes good completions lines: ``completion(custom_id, **body)``."""
+    return make_completion

@@ -122,12 +122,16 @@ async def test_a_worker_never_imports_torch(pool: IntakePool, job: IntakeJob) ->
 async def _gone(process: int) -> None:
     """Wait until a process has ended; a zombie has."""
     for _ in range(100):
-        try:
-            os.kill(process, 0)
-        except ProcessLookupError:
-            return
-        status = Path(f"/proc/{process}/stat")
-        if status.exists() and status.read_text().rpartition(")")[2].split()[0] == "Z":
+        if not _runs(process):
             return
         await asyncio.sleep(0.1)
     raise AssertionError(f"process {process} still runs")
+
+
+def _runs(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    status = Path(f"/proc/{process}/stat")
+    return not (status.exists() and status.read_text().rpartition(")")[2].split()[0] == "Z")
