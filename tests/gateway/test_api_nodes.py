@@ -1,6 +1,7 @@
 """The nodes' routes of a live gateway: who gets in, and what everybody else is told."""
 
 import json
+import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,8 +11,10 @@ import httpx
 import pytest
 from bittensor import http_auth
 from bittensor_core import Keypair
+from fastapi.routing import APIRoute
 from live_gateway import LiveGateway, live_gateway
 
+from gateway.api import nodes
 from gateway.api.rates import BodyBudget, RateLimit
 from gateway.errors import GatewayError
 from protocol.client import GatewayRefused, NodeClient
@@ -78,6 +81,18 @@ def assert_refused(response: httpx.Response, status: int, code: str) -> str:
     assert set(error) == {"message", "type", "param", "code"}
     assert error["code"] == code
     return error["message"]
+
+
+def test_routes_are_those_of_the_document() -> None:
+    document = (Path(__file__).parents[2] / "docs" / "wire.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"^\| `([A-Z]+) (/nodes/v1/[^`]+)` \|", document, re.MULTILINE))
+    served = {
+        (method, route.path)
+        for route in nodes.router.routes
+        if isinstance(route, APIRoute)
+        for method in route.methods
+    }
+    assert named == served
 
 
 def test_identity_needs_no_signature(gateway: LiveGateway) -> None:
