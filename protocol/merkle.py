@@ -31,6 +31,11 @@ def path(leaves: Sequence[bytes], index: int) -> list[bytes]:
     return _path([leaf_hash(leaf) for leaf in leaves], index)
 
 
+def paths(leaves: Sequence[bytes]) -> list[list[bytes]]:
+    """Return the inclusion paths of all leaves, each as ``path`` gives it, in n log n hashes."""
+    return _paths([leaf_hash(leaf) for leaf in leaves])[1] if leaves else []
+
+
 def root_from_path(leaf: bytes, index: int, count: int, siblings: Sequence[bytes]) -> bytes:
     """Return the root that ``leaf`` at ``index`` of ``count`` leads to over ``siblings``.
 
@@ -68,6 +73,20 @@ def _path(hashes: Sequence[bytes], index: int) -> list[bytes]:
     if index < cut:
         return [*_path(hashes[:cut], index), _root(hashes[cut:])]
     return [*_path(hashes[cut:], index - cut), _root(hashes[:cut])]
+
+
+def _paths(hashes: Sequence[bytes]) -> tuple[bytes, list[list[bytes]]]:
+    """Return a tree's root and the paths of all its leaves."""
+    if len(hashes) == 1:
+        return hashes[0], [[]]
+    cut = _split(len(hashes))
+    left_root, left = _paths(hashes[:cut])
+    right_root, right = _paths(hashes[cut:])
+    for siblings in left:
+        siblings.append(right_root)
+    for siblings in right:
+        siblings.append(left_root)
+    return _node(left_root, right_root), left + right
 
 
 def _climb(node: bytes, index: int, count: int, remaining: list[bytes]) -> bytes:
