@@ -1,0 +1,134 @@
+"""Audit leases: which result a validator gets to judge."""
+
+from bittensor_core import Keypair
+from sqlalchemy.orm import aliased
+from sqlmodel import col, exists, select
+from sqlmodel.ext.asyncio.session import AsyncSession
+
+from gateway.orders.content import unit_work
+from gateway.orders.nodes import can_serve, known_node, live_nodes
+from gateway.orders.policy import Policy
+from gateway.store.engine import Store
+from gateway.store.tables import (
+    Lease,
+    LeaseKind,
+    LeaseState,
+    Node,
+    NodeRole,
+    Order,
+    Unit,
+    UnitState,
+)
+from protocol.messages import AuditLease, LeaseRequest, LoadedModel, Result
+
+TAKEN_BEFORE = (LeaseState.ANSWERED, LeaseState.EXPIRED)
+
+
+async def lease_audit(
+    store: Store,
+    keypair: Keypair,
+    hotkey: str,
+    request: LeaseRequest,
+    policy: Policy,
+    now_ms: int,
+) -> AuditLease | None:
+    """Lease a validator the oldest result of the model it has loaded; None when none waits.
+
+    A validator never judges its own hotkey's work. What it could not judge once goes to another
+    validator while one lives.
+
+    Raises:
+        GatewayError: 403 where the node has not announced itself as a validator.
+    """
+    async with store.read() as session:
+        await known_node(session, hotkey, NodeRole.VALIDATOR)
+        validators = await live_nodes(session, NodeRole.VALIDATOR, policy, now_ms)
+    others = [node for node in validators if node.hotkey != hotkey]
+    claim = await _claim(store, hotkey, request.loaded, others, policy, now_ms)
+    if claim is None:
+        return None
+    order, unit, result_lease, lease = claim
+    document = await store.objects.get(result_lease.object_key or "")
+    return AuditLease(
+        lease_id=lease.id,
+        attempt=result_lease.attempt,
+        expires_at=lease.expires_at_ms / 1000,
+        heartbeat_seconds=policy.heartbeat_ms / 1000,
+        work=await unit_work(store.objects, order, unit),
+        miner=result_lease.hotkey,
+        result=Result.model_validate_json(document),
+    )
+
+
+async def _claim(
+    store: Store,
+    hotkey: str,
+    loaded: LoadedModel,
+    others: list[Node],
+    policy: Policy,
+    now_ms: int,
+) -> tuple[Order, Unit, Lease, Lease] | None:
+    """Lock and lease the oldest result that this validator may judge."""
+    async with store.write() as session:
+        found = await _oldest(session, hotkey, loaded, fresh=True)
+        if found is None:
+            found = await _oldest(session, hotkey, loaded, fresh=False)
+            if found is None or await _has_fresh_judge(session, found, others):
+                return None
+        order, unit, result_lease = found
+        lease = Lease(
+            unit_id=unit.id,
+            order_id=order.id,
+            kind=LeaseKind.AUDIT,
+            hotkey=hotkey,
+            attempt=result_lease.attempt,
+            granted_at_ms=now_ms,
+            expires_at_ms=now_ms + policy.lease_ms,
+            progress_at_ms=now_ms,
+            audited_lease_id=result_lease.id,
+        )
+        unit.state = UnitState.AUDITING
+        session.add_all((unit, lease))
+    return order, unit, result_lease, lease
+
+
+async def _has_fresh_judge(
+    session: AsyncSession, found: tuple[Order, Unit, Lease], others: list[Node]
+) -> bool:
+    """Say whether one of ``others`` may judge a result and has not had it before."""
+    order, _, result_lease = found
+    statement = select(Lease.hotkey).where(
+        col(Lease.audited_lease_id) == result_lease.id, col(Lease.state).in_(TAKEN_BEFORE)
+    )
+    barred = {*(await session.exec(statement)).all(), result_lease.hotkey}
+    return any(can_serve(node, order) and node.hotkey not in barred for node in others)
+
+
+async def _oldest(
+    session: AsyncSession, hotkey: str, loaded: LoadedModel, *, fresh: bool
+) -> tuple[Order, Unit, Lease] | None:
+    """Return the oldest waiting result; ``fresh`` leaves out what this validator had before."""
+    result_lease, earlier = aliased(Lease), aliased(Lease)
+    statement = (
+        select(Order, Unit, result_lease)
+        .join(Unit, col(Unit.order_id) == col(Order.id))
+        .join(result_lease, col(result_lease.id) == col(Unit.result_lease_id))
+        .where(
+            col(Unit.state) == UnitState.SUBMITTED,
+            col(Order.model) == loaded.model,
+            col(Order.revision) == loaded.revision,
+            col(result_lease.hotkey) != hotkey,
+        )
+        .order_by(col(Unit.submitted_at_ms), col(Unit.id))
+        .limit(1)
+        .with_for_update(of=Unit, skip_locked=True, key_share=True)
+    )
+    if fresh:
+        had_before = exists().where(
+            col(earlier.audited_lease_id) == col(result_lease.id),
+            col(earlier.hotkey) == hotkey,
+            col(earlier.state).in_(TAKEN_BEFORE),
+        )
+        statement = statement.where(~had_before)
+    row = (await session.exec(statement)).first()
+    return None if row is None else (row[0], row[1], row[2])

@@ -1,0 +1,180 @@
+"""Generation leases: which unit a miner gets, cut when first leased."""
+
+from bittensor_core import Keypair
+from sqlmodel import and_, col, exists, func, or_, select
+from sqlmodel.ext.asyncio.session import AsyncSession
+
+from gateway.orders import transitions, units
+from gateway.orders.content import unit_work
+from gateway.orders.nodes import can_serve, has_loaded, known_node, live_nodes
+from gateway.orders.planner import share_of, unit_lines
+from gateway.orders.policy import Policy
+from gateway.orders.rows import lock_order
+from gateway.store.engine import Store
+from gateway.store.tables import (
+    Lease,
+    LeaseKind,
+    Node,
+    NodeRole,
+    Order,
+    OrderStatus,
+    Unit,
+    UnitState,
+)
+from protocol.documents import lease_statement
+from protocol.keys import sign_statement
+from protocol.messages import Lease as LeaseMessage
+from protocol.messages import LeaseRequest, LoadedModel, Work
+
+GENERATING = (OrderStatus.VALIDATING, OrderStatus.IN_PROGRESS)
+ORDERS_LOOKED_AT = 20
+UNITS_LOOKED_AT = 100
+
+
+async def lease_generation(
+    store: Store,
+    keypair: Keypair,
+    hotkey: str,
+    request: LeaseRequest,
+    policy: Policy,
+    now_ms: int,
+) -> LeaseMessage | None:
+    """Lease a miner the most urgent unit of the model it has loaded; None when none waits.
+
+    Units that were void or lapsed go first, to another miner than those who failed them while one
+    lives; then a new unit is cut. None, too, while many units of the model wait for audit.
+
+    Raises:
+        GatewayError: 403 where the node has not announced itself as a miner or is suspended.
+    """
+    async with store.read() as session:
+        node = await known_node(session, hotkey, NodeRole.MINER)
+        if await _backlog(session, request.loaded) >= policy.audit_backlog:
+            return None
+        miners = await live_nodes(session, NodeRole.MINER, policy, now_ms)
+        order_ids = await _urgent(session, request.loaded, now_ms)
+    others = [miner for miner in miners if miner.hotkey != hotkey]
+    for order_id in order_ids:
+        granted = await _claim(store, order_id, node, others, request.max_samples, policy, now_ms)
+        if granted is not None:
+            return await _handed_out(store, keypair, *granted, policy)
+    return None
+
+
+async def _backlog(session: AsyncSession, loaded: LoadedModel) -> int:
+    statement = (
+        select(func.count())
+        .select_from(Unit)
+        .join(Order, col(Order.id) == col(Unit.order_id))
+        .where(
+            col(Unit.state).in_((UnitState.SUBMITTED, UnitState.AUDITING)),
+            col(Order.model) == loaded.model,
+            col(Order.revision) == loaded.revision,
+        )
+    )
+    return (await session.exec(statement)).one()
+
+
+async def _urgent(session: AsyncSession, loaded: LoadedModel, now_ms: int) -> list[str]:
+    """Return the orders of a model commit that have work, the earliest end of a window first."""
+    has_open_unit = exists().where(
+        and_(col(Unit.order_id) == col(Order.id), col(Unit.state) == UnitState.OPEN)
+    )
+    statement = (
+        select(Order.id)
+        .where(
+            col(Order.status).in_(GENERATING),
+            col(Order.model) == loaded.model,
+            col(Order.revision) == loaded.revision,
+            col(Order.expires_at_ms) > now_ms,
+            or_(col(Order.cursor_line) < col(Order.lines_usable), has_open_unit),
+        )
+        .order_by(col(Order.expires_at_ms), col(Order.id))
+        .limit(ORDERS_LOOKED_AT)
+    )
+    return list((await session.exec(statement)).all())
+
+
+async def _claim(
+    store: Store,
+    order_id: str,
+    node: Node,
+    others: list[Node],
+    max_samples: int,
+    policy: Policy,
+    now_ms: int,
+) -> tuple[Order, Unit, Lease] | None:
+    async with store.write() as session:
+        order = await lock_order(session, order_id)
+        if order is None or order.status not in GENERATING:
+            return None
+        unit = await _open_unit(session, order, node, others)
+        if unit is None and order.cursor_line < order.lines_usable:
+            speeds = [other.tokens_per_second for other in others if has_loaded(other, order)]
+            share = share_of(node.tokens_per_second, speeds)
+            lines = unit_lines(order, policy, max_samples, share)
+            unit = units.root_unit(order, lines, now_ms)
+        if unit is None:
+            return None
+        unit.state = UnitState.LEASED
+        unit.attempt += 1
+        session.add_all((order, unit))
+        await session.flush()
+        lease = Lease(
+            unit_id=unit.id,
+            order_id=order.id,
+            kind=LeaseKind.GENERATE,
+            hotkey=node.hotkey,
+            attempt=unit.attempt,
+            granted_at_ms=now_ms,
+            expires_at_ms=now_ms + policy.lease_ms,
+            progress_at_ms=now_ms,
+        )
+        session.add(lease)
+        if order.status == OrderStatus.VALIDATING:
+            await transitions.start(session, order.id, now_ms)
+    return order, unit, lease
+
+
+async def _open_unit(
+    session: AsyncSession, order: Order, node: Node, others: list[Node]
+) -> Unit | None:
+    statement = (
+        select(Unit)
+        .where(col(Unit.order_id) == order.id, col(Unit.state) == UnitState.OPEN)
+        .order_by(col(Unit.created_at_ms), col(Unit.id))
+        .limit(UNITS_LOOKED_AT)
+        .with_for_update(key_share=True)
+    )
+    able = {other.hotkey for other in others if can_serve(other, order)}
+    for unit in (await session.exec(statement)).all():
+        failed = set(units.failures(unit))
+        if node.hotkey not in failed or able <= failed:
+            return unit
+    return None
+
+
+async def _handed_out(
+    store: Store, keypair: Keypair, order: Order, unit: Unit, lease: Lease, policy: Policy
+) -> LeaseMessage:
+    """Commit to the lease's work by a signature and return its message."""
+    work = await unit_work(store.objects, order, unit)
+    signature = sign_statement(keypair, statement_of(lease, work))
+    async with store.write() as session:
+        lease.signature = signature
+        session.add(lease)
+    return LeaseMessage(
+        lease_id=lease.id,
+        attempt=lease.attempt,
+        expires_at=lease.expires_at_ms / 1000,
+        heartbeat_seconds=policy.heartbeat_ms / 1000,
+        issued_at=lease.granted_at_ms // 1000,
+        work=work,
+        signature=signature,
+    )
+
+
+def statement_of(lease: Lease, work: Work) -> dict:
+    """Return what the gateway signs for a generation lease of ``work``."""
+    issued_at = lease.granted_at_ms // 1000
+    return lease_statement(lease.id, lease.attempt, lease.hotkey, issued_at, work)

@@ -1,0 +1,163 @@
+"""A lease's life: granted, renewed by heartbeats, given back, or lapsed."""
+
+from dataclasses import dataclass
+
+from sqlmodel import col, select
+from sqlmodel.ext.asyncio.session import AsyncSession
+
+from gateway.errors import GatewayError
+from gateway.orders import life, units
+from gateway.orders.policy import Policy
+from gateway.orders.rows import lock_order
+from gateway.store.engine import Store
+from gateway.store.tables import Lease, LeaseKind, LeaseState, Order, Unit, UnitState
+from protocol.messages import Heartbeat, HeartbeatAnswer
+
+LEASE_NOT_FOUND = (404, "lease_not_found", "This node holds no lease of this id.")
+LEASE_OVER = (409, "lease_over", "The lease is over; drop its work and ask for another.")
+
+
+@dataclass
+class Held:
+    """A lease with its unit and its order."""
+
+    lease: Lease
+    unit: Unit
+    order: Order
+
+    @property
+    def live(self) -> bool:
+        """Whether the lease is not over."""
+        return self.lease.state == LeaseState.LIVE
+
+    def end(self, state: LeaseState, now_ms: int) -> None:
+        """Mark the lease as over."""
+        self.lease.state = state
+        self.lease.ended_at_ms = now_ms
+
+    def save(self, session: AsyncSession) -> None:
+        """Write what was changed of the three rows with the transaction."""
+        session.add_all((self.lease, self.unit, self.order))
+
+
+async def hold(session: AsyncSession, lease_id: str) -> Held | None:
+    """Return a lease with its unit and order, locked in that order; None for an unknown id."""
+    lease = await session.get(Lease, lease_id)
+    if lease is None:
+        return None
+    order = await lock_order(session, lease.order_id)
+    # Read again: another transaction may have ended it before the lock was ours.
+    await session.refresh(lease)
+    unit = await session.get(Unit, lease.unit_id, with_for_update={"key_share": True})
+    if order is None or unit is None:
+        raise LookupError(f"lease {lease_id} has no order or no unit")
+    return Held(lease, unit, order)
+
+
+async def hold_own(
+    session: AsyncSession, hotkey: str, lease_id: str, kind: LeaseKind | None = None
+) -> Held:
+    """Return ``hold`` of a lease of ``hotkey``.
+
+    Raises:
+        GatewayError: 404 where there is none; another node's lease is answered as an unknown one.
+    """
+    held = await hold(session, lease_id)
+    if held is None or not _belongs(held.lease, hotkey, kind):
+        raise GatewayError(*LEASE_NOT_FOUND)
+    return held
+
+
+async def find_own(session: AsyncSession, hotkey: str, lease_id: str, kind: LeaseKind) -> Held:
+    """Return the same as ``hold_own`` to read only, without waiting for a lock.
+
+    Raises:
+        GatewayError: 404 as ``hold_own``.
+    """
+    statement = (
+        select(Lease, Unit, Order)
+        .join(Unit, col(Unit.id) == col(Lease.unit_id))
+        .join(Order, col(Order.id) == col(Lease.order_id))
+        .where(col(Lease.id) == lease_id)
+    )
+    row = (await session.exec(statement)).one_or_none()
+    if row is None or not _belongs(row[0], hotkey, kind):
+        raise GatewayError(*LEASE_NOT_FOUND)
+    return Held(*row)
+
+
+def _belongs(lease: Lease, hotkey: str, kind: LeaseKind | None) -> bool:
+    return lease.hotkey == hotkey and kind in (None, lease.kind)
+
+
+async def heartbeat(
+    store: Store, hotkey: str, lease_id: str, message: Heartbeat, policy: Policy, now_ms: int
+) -> HeartbeatAnswer:
+    """Renew a lease and note its progress; one without progress for long is ended.
+
+    Raises:
+        GatewayError: 404 for a lease that this node does not hold.
+    """
+    async with store.write() as session:
+        held = await hold_own(session, hotkey, lease_id)
+        lease = held.lease
+        if held.live:
+            if message.tokens > lease.tokens:
+                lease.tokens = message.tokens
+                lease.progress_at_ms = now_ms
+            if now_ms - lease.progress_at_ms < policy.stall_ms:
+                lease.expires_at_ms = now_ms + policy.lease_ms
+            else:
+                await _lapse(session, held, now_ms)
+            held.save(session)
+        stop = not held.live
+    return HeartbeatAnswer(expires_at=lease.expires_at_ms / 1000, stop=stop)
+
+
+async def release(store: Store, hotkey: str, lease_id: str, now_ms: int) -> None:
+    """Take a lease back unfinished; nothing is held against the node. A repeat changes nothing.
+
+    Raises:
+        GatewayError: 404 for a lease that this node does not hold.
+    """
+    async with store.write() as session:
+        held = await hold_own(session, hotkey, lease_id)
+        if held.live:
+            held.end(LeaseState.RELEASED, now_ms)
+            if held.lease.kind == LeaseKind.GENERATE:
+                units.reopen(held.order, held.unit, now_ms)
+            else:
+                held.unit.state = UnitState.SUBMITTED
+            held.save(session)
+    store.announce_news()
+
+
+async def lapsed(store: Store, now_ms: int) -> list[str]:
+    """Return the ids of the live leases whose time is over, oldest first."""
+    statement = (
+        select(Lease.id)
+        .where(col(Lease.state) == LeaseState.LIVE, col(Lease.expires_at_ms) <= now_ms)
+        .order_by(col(Lease.expires_at_ms))
+    )
+    async with store.read() as session:
+        return list((await session.exec(statement)).all())
+
+
+async def reap(store: Store, lease_id: str, now_ms: int) -> bool:
+    """End a lease that was not renewed in time, and offer its unit again; say if it did."""
+    async with store.write() as session:
+        held = await hold(session, lease_id)
+        if held is None or not held.live or held.lease.expires_at_ms > now_ms:
+            return False
+        await _lapse(session, held, now_ms)
+        held.save(session)
+        return True
+
+
+async def _lapse(session: AsyncSession, held: Held, now_ms: int) -> None:
+    held.end(LeaseState.EXPIRED, now_ms)
+    if held.lease.kind == LeaseKind.GENERATE:
+        units.fail_try(held.order, held.unit, held.lease.hotkey, now_ms)
+    else:
+        units.audit_again(held.order, held.unit, now_ms)
+    await life.settle(session, held.order, now_ms)

@@ -1,0 +1,76 @@
+"""The nodes that have announced themselves, and which miners could take a unit instead."""
+
+import json
+from collections.abc import Sequence
+
+from sqlmodel import col, select
+from sqlmodel.ext.asyncio.session import AsyncSession
+
+from gateway.errors import GatewayError
+from gateway.orders.policy import Policy
+from gateway.orders.rows import lock_node
+from gateway.store.engine import Store
+from gateway.store.tables import Node, NodeRole, Order
+from protocol.messages import Announcement
+from scoring.reputation import may_lease
+
+
+async def announce(store: Store, hotkey: str, announcement: Announcement, now_ms: int) -> None:
+    """Note what a node is and can serve, and that it is alive. Its record stays."""
+    loaded = announcement.loaded
+    values = {
+        "role": announcement.role,
+        "stack_json": announcement.stack.model_dump_json(),
+        "architectures_json": json.dumps(announcement.architectures),
+        "loaded_model": loaded.model if loaded else None,
+        "loaded_revision": loaded.revision if loaded else None,
+        "max_samples": announcement.max_samples,
+        "seen_at_ms": now_ms,
+    }
+    async with store.write() as session:
+        node = await lock_node(session, hotkey)
+        if node is None:
+            node = Node(hotkey=hotkey, registered_at_ms=now_ms, **values)
+        else:
+            node.sqlmodel_update(values)
+        session.add(node)
+
+
+async def known_node(session: AsyncSession, hotkey: str, role: NodeRole) -> Node:
+    """Return a node that asks for work of its role.
+
+    Raises:
+        GatewayError: 403 where it has not announced itself in this role, or is given no more work.
+    """
+    node = await session.get(Node, hotkey)
+    if node is None or node.role != role:
+        raise GatewayError(
+            403, "not_announced", f"Announce this node as a {role} before it asks for leases."
+        )
+    if role == NodeRole.MINER and not may_lease(node.outcomes):
+        raise GatewayError(
+            403,
+            "miner_suspended",
+            "Too many of this miner's latest samples were void; it is given no further work.",
+        )
+    return node
+
+
+async def live_nodes(
+    session: AsyncSession, role: NodeRole, policy: Policy, now_ms: int
+) -> Sequence[Node]:
+    """Return the nodes of a role that are alive and, as miners, still given work."""
+    statement = select(Node).where(
+        col(Node.role) == role, col(Node.seen_at_ms) >= now_ms - policy.live_ms
+    )
+    return [node for node in (await session.exec(statement)).all() if may_lease(node.outcomes)]
+
+
+def has_loaded(node: Node, order: Order) -> bool:
+    """Say whether the node holds the order's model commit."""
+    return (node.loaded_model, node.loaded_revision) == (order.model, order.revision)
+
+
+def can_serve(node: Node, order: Order) -> bool:
+    """Say whether the node holds the order's model commit or could load it."""
+    return has_loaded(node, order) or order.architecture in json.loads(node.architectures_json)

@@ -1,0 +1,185 @@
+"""Placing an order: its objects are stored first, then its row says that it is."""
+
+import asyncio
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from sqlmodel import col, func, select
+from sqlmodel.ext.asyncio.session import AsyncSession
+
+from gateway.errors import GatewayError
+from gateway.intake.outcome import LINES, OFFSETS, PROMPTS, REFUSED, Intake
+from gateway.orders.content import CONTENT, FIRST_SAMPLES, object_key
+from gateway.orders.policy import Policy
+from gateway.orders.quote import Quote
+from gateway.store.engine import Store
+from gateway.store.objects import Objects
+from gateway.store.tables import OPEN_STATUSES, Account, Dialect, Order, new_id
+
+HOUR_MS = 3_600_000
+
+
+@dataclass(frozen=True)
+class Placement:
+    """What an order needs besides its quote.
+
+    Attributes:
+        metadata: the batch's metadata as given, or None.
+        idempotency_key: the request's key, or None.
+        body_sha256: hex digest of the parsed request body.
+        drawn_seed: 53 random bits, used where the file sets no seed.
+    """
+
+    input_file_id: str
+    dialect: Dialect
+    completion_window_hours: int
+    metadata: Mapping[str, str] | None
+    idempotency_key: str | None
+    body_sha256: str
+    drawn_seed: int
+
+
+async def find_idempotent(
+    store: Store, account_id: str, key: str, body_sha256: str
+) -> Order | None:
+    """Return the order that an earlier request with this key placed, or None.
+
+    Raises:
+        GatewayError: 409 ``idempotency_conflict`` where that request had another body.
+    """
+    async with store.read() as session:
+        return await _find(session, account_id, key, body_sha256)
+
+
+async def place(
+    store: Store, account_id: str, quote: Quote, placement: Placement, policy: Policy, now_ms: int
+) -> Order:
+    """Place an order on a quote; a request with a known idempotency key gets that key's order.
+
+    The quote's folder is left to the caller.
+
+    Raises:
+        GatewayError: 409 ``idempotency_conflict``, or 429 ``order_limit`` when the account has as
+            many open orders as it may.
+    """
+    order = _order(account_id, quote, placement, now_ms)
+    await _store_content(store.objects, order.id, quote.intake)
+    try:
+        placed = await _insert(store, order, policy)
+    except GatewayError:
+        # Only where it is sure that no row refers to them; a broken connection does not tell.
+        await _remove_content(store.objects, order.id)
+        raise
+    if placed is not order:
+        await _remove_content(store.objects, order.id)
+    return placed
+
+
+async def _insert(store: Store, order: Order, policy: Policy) -> Order:
+    """Insert ``order``, or return the order that its idempotency key placed before."""
+    async with store.write() as session:
+        # Placing waits in line for each account, so that no twin and no limit is passed.
+        await _lock_account(session, order.account_id)
+        if order.idempotency_key is not None:
+            first = await _find(session, order.account_id, order.idempotency_key, order.body_sha256)
+            if first is not None:
+                return first
+        await _check_limit(session, order.account_id, policy)
+        session.add(order)
+    return order
+
+
+async def _lock_account(session: AsyncSession, account_id: str) -> None:
+    statement = select(Account).where(col(Account.id) == account_id)
+    (await session.exec(statement.with_for_update(key_share=True))).one()
+
+
+async def _check_limit(session: AsyncSession, account_id: str, policy: Policy) -> None:
+    statement = (
+        select(func.count())
+        .select_from(Order)
+        .where(col(Order.account_id) == account_id, col(Order.status).in_(OPEN_STATUSES))
+    )
+    if (await session.exec(statement)).one() >= policy.open_orders:
+        raise GatewayError(
+            429,
+            "order_limit",
+            f"The account has {policy.open_orders} open orders; wait until one ends.",
+            final=True,
+        )
+
+
+async def _find(session: AsyncSession, account_id: str, key: str, body_sha256: str) -> Order | None:
+    statement = select(Order).where(
+        col(Order.account_id) == account_id, col(Order.idempotency_key) == key
+    )
+    first = (await session.exec(statement)).one_or_none()
+    if first is not None and first.body_sha256 != body_sha256:
+        raise GatewayError(
+            409,
+            "idempotency_conflict",
+            "This Idempotency-Key was used with another request body; take a fresh key.",
+            "Idempotency-Key",
+            final=True,
+        )
+    return first
+
+
+async def _store_content(objects: Objects, order_id: str, intake: Intake) -> None:
+    for name in (PROMPTS, OFFSETS, LINES, REFUSED):
+        await objects.put(object_key(order_id, name), intake.folder / name)
+    first_samples = await asyncio.to_thread(_first_samples, intake.folder / LINES)
+    await objects.put(object_key(order_id, FIRST_SAMPLES), first_samples)
+
+
+async def _remove_content(objects: Objects, order_id: str) -> None:
+    for name in CONTENT:
+        await objects.delete(object_key(order_id, name))
+
+
+def _first_samples(lines: Path) -> bytes:
+    with lines.open(encoding="utf-8") as file:
+        values = (json.loads(line)["first_sample_index"] for line in file)
+        return np.fromiter(values, dtype="<u4").tobytes()
+
+
+def _order(account_id: str, quote: Quote, placement: Placement, now_ms: int) -> Order:
+    intake, facts = quote.intake, quote.facts
+    sampling = intake.sampling
+    metadata = placement.metadata
+    return Order(
+        id=new_id(),
+        account_id=account_id,
+        input_file_id=placement.input_file_id,
+        quoted_at_ms=quote.created_at,
+        dialect=placement.dialect,
+        endpoint=intake.endpoint,
+        completion_window_hours=placement.completion_window_hours,
+        metadata_json=None if metadata is None else json.dumps(dict(metadata)),
+        idempotency_key=placement.idempotency_key,
+        body_sha256=placement.body_sha256,
+        model=facts.model,
+        revision=facts.revision,
+        architecture=facts.architecture,
+        vocabulary_size=facts.vocabulary_size,
+        end_ids_json=json.dumps(list(facts.end_ids)),
+        temperature=sampling.temperature,
+        top_p=sampling.top_p,
+        top_k=sampling.top_k,
+        min_p=sampling.min_p,
+        max_tokens=sampling.max_tokens,
+        n=intake.n,
+        seed=placement.drawn_seed if intake.seed is None else intake.seed,
+        seed_drawn=intake.seed is None,
+        created_at_ms=now_ms,
+        expires_at_ms=now_ms + placement.completion_window_hours * HOUR_MS,
+        lines_total=intake.total_lines,
+        lines_refused=intake.refused_lines,
+        lines_usable=intake.usable_lines,
+        prompt_tokens=intake.prompt_tokens,
+        longest_prompt=intake.longest_prompt,
+        samples_total=intake.usable_lines * intake.n,
+    )

@@ -1,0 +1,44 @@
+"""Locked reads. Whoever changes an order, its units or its leases locks the order's row first.
+
+One order of locking (order, unit, lease, node) keeps transactions from waiting for each other in a
+circle. The lock is ``FOR NO KEY UPDATE``, which lets other rows refer to the order meanwhile;
+SQLite has one writer and needs none.
+"""
+
+from collections.abc import Sequence
+
+from sqlmodel import col, select
+from sqlmodel.ext.asyncio.session import AsyncSession
+
+from gateway.store.tables import Lease, LeaseState, Node, Order, Unit, UnitState
+
+
+async def lock_order(session: AsyncSession, order_id: str) -> Order | None:
+    """Return an order, locked until the transaction ends; None where there is none."""
+    statement = select(Order).where(col(Order.id) == order_id).with_for_update(key_share=True)
+    return (await session.exec(statement)).one_or_none()
+
+
+async def lock_node(session: AsyncSession, hotkey: str) -> Node | None:
+    """Return a node, locked until the transaction ends; None where there is none."""
+    statement = select(Node).where(col(Node.hotkey) == hotkey).with_for_update(key_share=True)
+    return (await session.exec(statement)).one_or_none()
+
+
+async def units_at_work(session: AsyncSession, order_id: str) -> Sequence[Unit]:
+    """Return the units of an order that are not closed, locked, oldest first."""
+    statement = (
+        select(Unit)
+        .where(col(Unit.order_id) == order_id, col(Unit.state) != UnitState.CLOSED)
+        .order_by(col(Unit.created_at_ms), col(Unit.id))
+        .with_for_update(key_share=True)
+    )
+    return (await session.exec(statement)).all()
+
+
+async def live_leases(session: AsyncSession, order_id: str) -> Sequence[Lease]:
+    """Return the live leases of an order."""
+    statement = select(Lease).where(
+        col(Lease.order_id) == order_id, col(Lease.state) == LeaseState.LIVE
+    )
+    return (await session.exec(statement)).all()
