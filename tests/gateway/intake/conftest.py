@@ -80,7 +80,7 @@ def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     specials = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
     tokenizer.add_special_tokens([AddedToken(text, special=True) for text in specials])
     tokenizer.save(str(folder / "tokenizer.json"))
-    config = {"eos_token": "<|im_end|>", "pad_token": {"content": "<|endoftext|>"}}
+    config = {"eos_token": "<|im_end|>", "pad_token": "<|endoftext|>"}
     (folder / "tokenizer_config.json").write_text(json.dumps(config))
     shutil.copy(TEMPLATE, folder / "chat_template.jinja")
     return folder
