@@ -9,6 +9,7 @@ from protocol.repository.errors import Unsupported
 
 FILE_LIMIT = 64 * 2**20
 ID_LIMIT = 2**31
+ID_DIGITS = 10
 DEFAULT_DTYPE = "float32"
 
 
@@ -136,6 +137,8 @@ def _highest_id(folder: Path) -> int:
     else:
         raise Unsupported("tokenizer.json has no vocabulary")
     added = tokenizer.get("added_tokens") or []
+    if not isinstance(added, list):
+        raise Unsupported("tokenizer.json: added_tokens must be a list")
     ids += [token.get("id") if isinstance(token, dict) else None for token in added]
     if (folder / "tokenizer_config.json").is_file():
         ids += _decoder_ids(_read_object(folder, "tokenizer_config.json"))
@@ -150,4 +153,4 @@ def _decoder_ids(tokenizer_config: dict[str, Any]) -> list[int | None]:
     decoder = tokenizer_config.get("added_tokens_decoder") or {}
     if not isinstance(decoder, dict):
         raise Unsupported("tokenizer_config.json: added_tokens_decoder must be an object")
-    return [int(key) if key.isdecimal() else None for key in decoder]
+    return [int(key) if key.isdecimal() and len(key) <= ID_DIGITS else None for key in decoder]

@@ -75,6 +75,7 @@ def download(
         Unsupported: no safetensors, or a text file above 64 MiB.
         NotFound, RevisionNotFound, Private, Gated, Unreachable: see ``errors``.
         ValueError: ``revision`` is no commit.
+        OSError: the cache cannot be written.
     """
     _check_name(model)
     if not COMMIT.fullmatch(revision):
