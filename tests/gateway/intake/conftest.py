@@ -2,7 +2,7 @@
 
 import json
 import shutil
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
@@ -11,9 +11,11 @@ import numpy as np
 import pytest
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
 
+from gateway.catalog.lookup import Catalog
 from gateway.intake import outcome
 from gateway.intake.job import IntakeJob, run_intake
 from gateway.intake.outcome import FileRefusal, Intake
+from scripts.hub import HubServer, publish
 
 MODEL = "reliquary/tiny"
 TEMPLATE = Path(__file__).parents[3] / "scripts" / "tiny_model" / "template.jinja"
@@ -165,3 +167,55 @@ def chat() -> Callable[..., Row]:
 def completion() -> Callable[..., Row]:
     """Makes good completions lines: ``completion(custom_id, **body)``."""
     return make_completion
+
+
+CONFIG = {
+    "architectures": ["Qwen3ForCausalLM"],
+    "vocab_size": 512,
+    "max_position_embeddings": 32_768,
+    "eos_token_id": 2,
+}
+
+
+@pytest.fixture
+def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A running hub that ``HF_ENDPOINT`` names; gives its folder to publish into."""
+    folder = tmp_path / "hub"
+    with HubServer(folder) as server:
+        monkeypatch.setenv("HF_ENDPOINT", server.url)
+        yield folder
+
+
+@pytest.fixture
+def put(hub: Path, model_folder: Path, tmp_path: Path) -> Callable[..., str]:
+    """Publish a commit of a model: the session's tokenizer, a configuration, a few weights.
+
+    ``put(name, config=..., without=..., extra=...)`` gives the commit.
+    """
+
+    def call(
+        name: str = MODEL,
+        config: dict[str, object] | None = None,
+        without: str = "",
+        extra: dict[str, str] | None = None,
+    ) -> str:
+        folder = tmp_path / "files"
+        shutil.rmtree(folder, ignore_errors=True)
+        shutil.copytree(model_folder, folder)
+        (folder / "config.json").write_text(json.dumps({**CONFIG, **(config or {})}))
+        (folder / "model.safetensors").write_bytes(b"weights are never read here")
+        for path, text in (extra or {}).items():
+            (folder / path).write_text(text)
+        if without:
+            (folder / without).unlink()
+        return publish(hub, name, folder)
+
+    return call
+
+
+@pytest.fixture
+def catalog(tmp_path: Path) -> Iterator[Catalog]:
+    """A catalog with an empty cache."""
+    catalog = Catalog(tmp_path / "cache", lookup_seconds=20)
+    yield catalog
+    catalog.close()

@@ -152,9 +152,7 @@ def test_equal_numbers_are_one_sampling(
         ("n", "1e99999999999999999999"),
     ],
 )
-def test_no_number_is_rounded_into_range(
-    field: str, spelling: str, chat: Make, read: Any
-) -> None:
+def test_no_number_is_rounded_into_range(field: str, spelling: str, chat: Make, read: Any) -> None:
     line = json.dumps(chat("q2", **{field: "?"})).replace('"?"', spelling)
     outcome = read([chat("q1"), line])
     assert outcome.codes() == {2: f"invalid_{field}"}

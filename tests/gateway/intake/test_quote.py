@@ -1,0 +1,155 @@
+"""Quotes: model, commit and file together, over a real hub and a real worker."""
+
+import json
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway.catalog.lookup import Catalog
+from gateway.errors import GatewayError
+from gateway.intake.pool import IntakePool
+from gateway.orders.quote import Quote, QuoteRequest, quote
+
+MODEL = "reliquary/tiny"
+NOW = 1_762_685_000_123
+Make = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture
+async def pool() -> AsyncIterator[IntakePool]:
+    async with IntakePool(workers=1) as pool:
+        yield pool
+
+
+@pytest.fixture
+def ask(pool: IntakePool, catalog: Catalog, tmp_path: Path) -> Callable[..., Any]:
+    """Quote lines: ``await ask(lines, metadata=..., endpoint=..., grader=...)``."""
+    workdir = tmp_path / "work"
+    workdir.mkdir()
+
+    async def call(lines: list[Any], metadata: dict[str, str] | None = None, **more: Any) -> Quote:
+        path = tmp_path / "input.jsonl"
+        texts = [line if isinstance(line, str) else json.dumps(line) for line in lines]
+        path.write_text("\n".join(texts))
+        request = QuoteRequest(
+            endpoint=more.pop("endpoint", "/v1/chat/completions"),
+            completion_window_hours=24,
+            metadata=metadata or {},
+            input_path=path,
+            **more,
+        )
+        before = set(workdir.iterdir())
+        try:
+            return await quote(request, pool, catalog, workdir, NOW)
+        except GatewayError:
+            assert set(workdir.iterdir()) == before
+            raise
+
+    return call
+
+
+async def refused(answer: Any) -> tuple[int, str]:
+    with pytest.raises(GatewayError) as error:
+        await answer
+    return error.value.status, error.value.code
+
+
+async def test_a_quote(put: Callable[..., str], ask: Any, chat: Make, tmp_path: Path) -> None:
+    commit = put()
+    answer = await ask([chat("q1", seed=7), chat("q2", seed=7, stop="x")])
+    assert (answer.facts.model, answer.facts.revision) == (MODEL, commit)
+    assert (answer.created_at, answer.template_time) == (NOW, NOW // 1_000)
+    assert (answer.intake.usable_lines, answer.intake.refused_lines) == (1, 1)
+    assert answer.intake.seed == 7
+    assert answer.intake.folder.parent == tmp_path / "work"
+    assert sorted(path.name for path in answer.intake.folder.iterdir()) == [
+        "lines.jsonl",
+        "prompts.bin",
+        "prompts.idx",
+        "refused.jsonl",
+    ]
+
+
+async def test_the_model_of_the_first_object_counts(
+    put: Callable[..., str], ask: Any, chat: Make
+) -> None:
+    put()
+    put("reliquary/other")
+    first = json.dumps(chat("q1", stop="x"))
+    other = [chat("q2", model="reliquary/other"), chat("q3", model=None)]
+    answer = await ask(["nonsense", "[1]", "", first, *other])
+    assert answer.facts.model == MODEL
+    assert answer.intake.usable_lines == 1
+    assert await refused(ask([chat("q1", model=None), chat("q2")])) == (400, "invalid_model")
+    assert await refused(ask([chat("q1", model=["x"]), chat("q2")])) == (400, "invalid_model")
+    assert await refused(ask([{"custom_id": "q"}, chat("q2")])) == (400, "invalid_model")
+    assert await refused(ask([])) == (400, "invalid_model")
+    twice = first.replace('"stop"', '"n": 1, "n": 1, "stop"')
+    assert (await ask([twice, chat("q2")])).facts.model == MODEL
+
+
+async def test_the_metadata_names_model_and_commit(
+    put: Callable[..., str], ask: Any, chat: Make
+) -> None:
+    first = put()
+    second = put(config={"max_position_embeddings": 16_384})
+    lines = [chat("q1", model=None), chat("q2")]
+    answer = await ask(lines, {"model": MODEL, "revision": first})
+    assert (answer.facts.revision, answer.intake.usable_lines) == (first, 2)
+    answer = await ask(lines, {"model": MODEL})
+    assert answer.facts.revision == second
+    put("reliquary/other")
+    answer = await ask(lines, {"model": "reliquary/other"})
+    assert (answer.intake.usable_lines, answer.intake.refused_lines) == (1, 1)
+
+
+async def test_errors_come_in_the_contracts_order(
+    put: Callable[..., str], ask: Any, chat: Make
+) -> None:
+    commit = put()
+    put("reliquary/llama", config={"architectures": ["LlamaForCausalLM"]})
+    short = chat("q1", max_tokens=1)
+    bad = {"model": "tiny", "revision": "main"}
+    assert await refused(ask([short], bad)) == (400, "invalid_model")
+    bad["model"] = "reliquary/llama"
+    assert await refused(ask([short], bad)) == (400, "invalid_revision")
+    del bad["revision"]
+    assert await refused(ask([short], bad)) == (422, "architecture_unsupported")
+    pinned = {"revision": commit}
+    other = {"endpoint": "/v1/completions"}
+    nothing = {"custom_id": "q0", "body": {"model": MODEL}}
+    assert await refused(ask([nothing], pinned, **other)) == (422, "invalid_batch_file")
+    mixed = [short, chat("q2", max_tokens=2)]
+    assert await refused(ask(mixed, pinned, **other)) == (400, "endpoint_mismatch")
+    assert await refused(ask(mixed, pinned)) == (422, "mixed_sampling")
+    assert await refused(ask([short], pinned)) == (422, "invalid_max_tokens")
+    long = chat("q1", max_tokens=32_768)
+    assert await refused(ask([long], pinned)) == (422, "context_too_long")
+
+
+async def test_a_grader_asks_for_references(put: Callable[..., str], ask: Any, chat: Make) -> None:
+    put()
+    lines = [{**chat("q1"), "reference": "42"}, chat("q2")]
+    answer = await ask(lines, grader="exact_match_v1")
+    assert (answer.intake.usable_lines, answer.intake.refused_lines) == (1, 1)
+
+
+async def test_the_template_sees_the_quotes_clock(
+    put: Callable[..., str], ask: Any, chat: Make
+) -> None:
+    template = "{{ raise_exception(strftime_now('%Y-%m-%d %H:%M:%S')) }}"
+    put(extra={"chat_template.jinja": template})
+    with pytest.raises(GatewayError, match="2025-11-09 10:43:20"):
+        await ask([chat("q1")])
+
+
+async def test_a_model_without_a_template_is_said_so(
+    put: Callable[..., str], ask: Any, chat: Make, completion: Make
+) -> None:
+    put(without="chat_template.jinja")
+    with pytest.raises(GatewayError, match="/v1/completions"):
+        await ask([chat("q1")])
+    answer = await ask([completion("q1")], endpoint="/v1/completions")
+    assert answer.intake.usable_lines == 1
