@@ -86,6 +86,7 @@ class Validator:
         self._clock = clock
         self._process: ModelProcess | None = None
         self._loaded: LoadedModel | None = None
+        self._announced: Announcement | None = None
         self._refused: dict[LoadedModel, float] = {}
 
     async def run(self) -> None:
@@ -129,6 +130,9 @@ class Validator:
             max_samples=self._settings.max_samples,
         )
         await self._client.announce(announcement)
+        if announcement != self._announced:
+            self._announced = announcement
+            log.info("announced", loaded=self._loaded.model if self._loaded else "nothing")
 
     def _stack(self) -> Stack:
         if self._process is not None and self._process.stack is not None:
@@ -154,7 +158,7 @@ class Validator:
         process = ModelProcess(self._load_message(wanted))
         self._process = process
         try:
-            await asyncio.to_thread(process.start)
+            await asyncio.to_thread(process.start, _log_download)
         except (UnsupportedModel, ForwardFailed) as error:
             log.error("cannot load", model=wanted.model, reason=str(error))
             self._refused[wanted] = self._clock() + REFUSED_SECONDS
@@ -283,6 +287,10 @@ class Validator:
         with suppress(GatewayUnavailable, GatewayRefused, TimeoutError):
             async with asyncio.timeout(RETRY_SECONDS):
                 await self._client.release(lease.lease_id)
+
+
+def _log_download(done: int, total: int) -> None:
+    log.info("downloading", megabytes=done >> 20, of=total >> 20)
 
 
 def _one_each(lease: AuditLease) -> list[list[int]]:

@@ -37,7 +37,8 @@ from scripts.up.supervisor import Supervisor
 SERVICE_SECONDS = 60.0
 NODES_SECONDS = 300.0
 OWN_NAME = "up"
-READY_LINE = "node ready"
+# A node logs this once the gateway knows it.
+ANNOUNCED = '"event": "announced"'
 
 
 class Network:
@@ -209,7 +210,7 @@ class Network:
         return done.stdout.strip()
 
     def _announced(self, name: str) -> bool:
-        return READY_LINE in (self.layout.logs / f"{name}.log").read_text("utf-8", "replace")
+        return ANNOUNCED in (self.layout.logs / f"{name}.log").read_text("utf-8", "replace")
 
     def _await(
         self, name: str, ready: Callable[[], bool], seconds: float = SERVICE_SECONDS
