@@ -112,7 +112,7 @@ class _Demo:
             batch, watch = self._order(client, file, endpoint)
             delivery = download(client, batch, self._out)
             say("Auditing everything delivered once more, in a process of its own ...")
-            audit = self._audit(watch)
+            audit = self._audit(watch, delivery)
             refused = (watch.caught() and self._suspended()) or self._refused_later(client)
         self._show(delivery, audit, watch)
         good = self._judge(delivery, audit, refused)
@@ -161,13 +161,16 @@ class _Demo:
         if not set(HONEST_NODES) <= set(self._network.started()):
             self._network.start_nodes(HONEST_NODES)
 
-    def _audit(self, watch: Watch) -> Audit:
+    def _audit(self, watch: Watch, delivery: Delivery) -> Audit:
         """Audit all receipts in a process of its own and return what it found."""
+        if delivery.output is None:
+            return Audit([], ["there is no output file"])
         receipts = self._out / "receipts.jsonl"
         receipts.write_bytes(watch.receipts())
+        command = [sys.executable, "-P", "-m", "scripts.showcase.audit"]
         environment = {**os.environ, **self._network.environment}
         done = subprocess.run(
-            [sys.executable, "-P", "-m", "scripts.showcase.audit", str(receipts)],
+            [*command, str(receipts), str(delivery.output)],
             stdout=subprocess.PIPE,
             env={name: value for name, value in environment.items() if value is not None},
             text=True,
