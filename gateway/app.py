@@ -6,13 +6,14 @@ import shutil
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from typing import Any
 
 import structlog
 from fastapi import APIRouter, Depends, FastAPI
-from fastapi.openapi.utils import get_openapi
 
 from gateway.api import errors, native, nodes, openai_batches, openai_files
+from gateway.api.documented import describe
 from gateway.api.locks import KeyLocks
 from gateway.api.middleware import BodyGuard, FloodGate, RequestLog
 from gateway.api.multipart import MAX_OVERHEAD
@@ -29,6 +30,7 @@ from gateway.store.engine import Store
 from gateway.store.objects import open_objects
 from protocol.chain.base import Chain
 from protocol.keys import load_or_create_hotkey
+from protocol.repository import download
 
 log = structlog.get_logger("gateway")
 
@@ -74,7 +76,7 @@ def create_app(
     customers.include_router(openai_batches.router, prefix=OPENAI_MOUNT)
     customers.include_router(native.router)
     app.include_router(customers)
-    app.openapi = lambda: _openapi(app)
+    app.openapi = lambda: describe(app)
     # The one added last is the outermost.
     app.add_middleware(BodyGuard, limit_of=body_limit)
     app.add_middleware(FloodGate)
@@ -110,7 +112,16 @@ async def opened(
                 body_budget=BodyBudget(BODY_BUDGET_BYTES),
                 creations=KeyLocks(),
             )
-            work = asyncio.create_task(background.run(store, settings.policy, clock))
+            work = asyncio.create_task(
+                background.run(
+                    store,
+                    settings.policy,
+                    partial(download, weights=False),
+                    keypair.ss58_address,
+                    settings.incoming,
+                    clock,
+                )
+            )
             work.add_done_callback(_report_death)
             try:
                 yield state
@@ -142,16 +153,3 @@ async def _batches_enabled(state: StateOf) -> None:
 def _report_death(work: "asyncio.Task[Any]") -> None:
     if not work.cancelled() and work.exception() is not None:
         log.error("background work ended", exc_info=work.exception())
-
-
-def _openapi(app: FastAPI) -> dict[str, Any]:
-    """Describe the customers' routes, without the answers that only the framework has."""
-    document = get_openapi(title=app.title, version=app.version, routes=app.routes)
-    for path in document["paths"].values():
-        for operation in path.values():
-            content = operation["responses"].get("422", {}).get("content", {})
-            if "HTTPValidationError" in str(content):
-                del operation["responses"]["422"]
-    for name in ("HTTPValidationError", "ValidationError"):
-        document["components"]["schemas"].pop(name, None)
-    return document

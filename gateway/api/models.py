@@ -6,9 +6,28 @@ requires have no default, so that whoever builds an object states each of them, 
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
+from pydantic.json_schema import SkipJsonSchema
 
-_UUID = "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
+UUID = "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
+
+METADATA_SCHEMA = {
+    "type": ["object", "null"],
+    "maxProperties": 16,
+    "propertyNames": {"maxLength": 64},
+    "additionalProperties": {"type": "string", "maxLength": 512},
+    "properties": {
+        "revision": {"type": "string", "pattern": "^[0-9a-f]{40}$"},
+        "model": {
+            "type": "string",
+            "pattern": "^[A-Za-z0-9][A-Za-z0-9_.-]{0,95}/[A-Za-z0-9][A-Za-z0-9_.-]{0,95}$",
+        },
+        "max_price_usd": {"type": "string"},
+        "reliquary_grader": {"enum": ["boxed_math_v1", "exact_match_v1"]},
+    },
+}
+
+Metadata = Annotated[dict[str, str] | None, WithJsonSchema(METADATA_SCHEMA)]
 
 # A member that may be absent: left out of the answer where it has no value.
 Absent: Any = Field(default=None, exclude_if=lambda value: value is None)
@@ -65,7 +84,7 @@ class UploadProgress(ContractObject):
 class File(ContractObject):
     """An input file (purpose batch) or a batch's output or error file (batch_output)."""
 
-    id: Annotated[str, Field(pattern=rf"^file-(?:(?:out|err)-)?{_UUID}$")]
+    id: Annotated[str, Field(pattern=rf"^file-(?:(?:out|err)-)?{UUID}$")]
     object: Literal["file"]
     bytes: Annotated[int, Field(ge=0)]
     created_at: Seconds
@@ -73,7 +92,7 @@ class File(ContractObject):
     purpose: Literal["batch", "batch_output"]
     status: Literal["uploading", "processed"]
     sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")] | None = Absent
-    upload: UploadProgress | None = Absent
+    upload: UploadProgress | SkipJsonSchema[None] = Absent
 
 
 class FileList(ContractObject):
@@ -119,15 +138,15 @@ class Queue(ContractObject):
 class Batch(ContractObject):
     """A batch; its id is ``batch_`` and the id of its order."""
 
-    id: Annotated[str, Field(pattern=rf"^batch_{_UUID}$")]
+    id: Annotated[str, Field(pattern=rf"^batch_{UUID}$")]
     object: Literal["batch"]
     endpoint: Endpoint
     errors: BatchErrors | None
     input_file_id: str
     completion_window: Annotated[str, Field(pattern=r"^[0-9]{1,3}h$")]
     status: BatchStatus
-    output_file_id: Annotated[str, Field(pattern=rf"^file-out-{_UUID}$")] | None
-    error_file_id: Annotated[str, Field(pattern=rf"^file-err-{_UUID}$")] | None
+    output_file_id: Annotated[str, Field(pattern=rf"^file-out-{UUID}$")] | None
+    error_file_id: Annotated[str, Field(pattern=rf"^file-err-{UUID}$")] | None
     created_at: Seconds
     in_progress_at: MaybeSeconds
     expires_at: Seconds
@@ -138,8 +157,8 @@ class Batch(ContractObject):
     cancelling_at: MaybeSeconds
     cancelled_at: MaybeSeconds
     request_counts: RequestCounts
-    metadata: dict[str, str] | None
-    reliquary_queue: Queue | None = Absent
+    metadata: Metadata
+    reliquary_queue: Queue | SkipJsonSchema[None] = Absent
 
 
 class BatchList(ContractObject):

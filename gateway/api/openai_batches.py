@@ -16,9 +16,9 @@ from gateway.api.create_batch import (
     parse_idempotency_key,
     read_object,
 )
-from gateway.api.documented import answers, create_batch_body
+from gateway.api.documented import CREATE_BATCH_BODY, answers, with_scope
 from gateway.api.models import Batch, BatchList, Queue
-from gateway.api.requests import PageLimit, given_once, json_bytes
+from gateway.api.requests import Cursor, PageLimit, given_once, json_bytes
 from gateway.api.state import State, StateOf
 from gateway.errors import GatewayError
 from gateway.files import find_input, on_local_disk
@@ -42,7 +42,7 @@ _BATCH_ID = re.compile(
     operation_id="openaiCreateBatch",
     summary="Create a batch",
     responses=answers(400, 402, 409, 422, 429, 503),
-    openapi_extra=create_batch_body(),
+    openapi_extra=with_scope(CREATE_BATCH_BODY),
 )
 async def create_batch(request: Request, principal: Customer, state: StateOf) -> Batch:
     """Quote a file and order it in one call."""
@@ -63,10 +63,11 @@ async def create_batch(request: Request, principal: Customer, state: StateOf) ->
     operation_id="openaiListBatches",
     summary="List batches",
     responses=answers(),
+    openapi_extra=with_scope(),
     dependencies=[Depends(given_once("limit", "after"))],
 )
 async def list_batches(
-    principal: Customer, state: StateOf, limit: PageLimit = 20, after: str | None = None
+    principal: Customer, state: StateOf, limit: PageLimit = 20, after: Cursor = None
 ) -> BatchList:
     """Return a page of batches, newest first."""
     cursor = None if after is None else _order_id(after) or after
@@ -86,6 +87,7 @@ async def list_batches(
     operation_id="openaiGetBatch",
     summary="Read a batch",
     responses=answers(),
+    openapi_extra=with_scope(),
 )
 async def get_batch(batch_id: BatchId, principal: Customer, state: StateOf) -> Batch:
     """Return a batch and its request counts."""
@@ -98,6 +100,7 @@ async def get_batch(batch_id: BatchId, principal: Customer, state: StateOf) -> B
     operation_id="openaiCancelBatch",
     summary="Cancel a batch",
     responses=answers(409),
+    openapi_extra=with_scope(),
 )
 async def cancel_batch(batch_id: BatchId, principal: Customer, state: StateOf) -> Batch:
     """Cancel a batch; what was verified is delivered. The body is never read."""

@@ -6,7 +6,7 @@ from fastapi import APIRouter, Path, Request
 from fastapi.responses import Response, StreamingResponse
 
 from gateway.api.auth import Customer
-from gateway.api.documented import answers, multipart_body
+from gateway.api.documented import UPLOAD_BODY, answers, with_scope
 from gateway.api.models import File as FileObject
 from gateway.api.models import FileList
 from gateway.api.multipart import received_upload
@@ -27,7 +27,7 @@ FileId = Annotated[str, Path(pattern="^[A-Za-z0-9_-]{1,80}$")]
     operation_id="openaiUploadFile",
     summary="Upload a batch file",
     responses=answers(400, 411, 413),
-    openapi_extra=multipart_body(),
+    openapi_extra=with_scope(UPLOAD_BODY),
 )
 async def upload_file(request: Request, principal: Customer, state: StateOf) -> FileObject:
     """Keep one multipart/form-data upload of up to 32 MiB as it is."""
@@ -45,7 +45,11 @@ async def upload_file(request: Request, principal: Customer, state: StateOf) -> 
 
 
 @router.get(
-    "/files", operation_id="openaiListFiles", summary="List input files", responses=answers()
+    "/files",
+    operation_id="openaiListFiles",
+    summary="List input files",
+    responses=answers(),
+    openapi_extra=with_scope(),
 )
 async def list_files(principal: Customer, state: StateOf) -> FileList:
     """Return the 100 newest input files, newest first."""
@@ -54,7 +58,11 @@ async def list_files(principal: Customer, state: StateOf) -> FileList:
 
 
 @router.get(
-    "/files/{file_id}", operation_id="openaiGetFile", summary="Read a file", responses=answers()
+    "/files/{file_id}",
+    operation_id="openaiGetFile",
+    summary="Read a file",
+    responses=answers(),
+    openapi_extra=with_scope(),
 )
 async def get_file(file_id: FileId, principal: Customer, state: StateOf) -> FileObject:
     """Return an input file, or a batch's output or error file."""
@@ -90,6 +98,7 @@ _CONTENT_ANSWERS: dict[int | str, dict[str, Any]] = {
     summary="Download a file",
     response_class=Response,
     responses=_CONTENT_ANSWERS | answers(409),
+    openapi_extra=with_scope(),
 )
 async def get_content(
     file_id: FileId, request: Request, principal: Customer, state: StateOf

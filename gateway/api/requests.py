@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 from fastapi import Query, Request
 from pydantic import BeforeValidator, Field
+from pydantic.json_schema import SkipJsonSchema
 from starlette.requests import ClientDisconnect
 
 from gateway.errors import GatewayError
@@ -47,3 +48,4 @@ def _digits(value: Any) -> Any:
 
 
 PageLimit = Annotated[int, Field(ge=1, le=100), BeforeValidator(_digits), Query()]
+Cursor = str | SkipJsonSchema[None]

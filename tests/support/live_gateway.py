@@ -1,6 +1,7 @@
 """A live gateway for tests: the real application on a free port, in a thread of its own."""
 
 import asyncio
+import logging
 import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import openai
+import structlog
 
 from gateway.accounts import ORDERS_WRITE, create_account, create_key
 from gateway.api.state import State
@@ -19,6 +21,9 @@ from gateway.settings import GatewaySettings
 from protocol.chain.local import LocalChain
 
 T = TypeVar("T")
+
+# A test that fails shows what the gateway warned of, not every request.
+structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
 
 
 @dataclass
