@@ -11,7 +11,7 @@ from gateway.intake.refusal import shown
 from gateway.intake.request import MAX_PROMPT_TOKENS, Refused, Request, RequestReader, too_long
 from gateway.intake.settings import MIN_MAX_TOKENS, Settings
 from gateway.intake.template import TemplateUnusable
-from gateway.intake.tokenizer import ModelTokenizer, TokenizerUnusable
+from gateway.intake.tokenizer import ModelTokenizer, TokenizerUnusable, load_tokenizer
 from gateway.intake.writer import IntakeWriter
 
 MAX_FILE_TOKENS = 30_000_000
@@ -66,7 +66,7 @@ def run_intake(job: IntakeJob) -> Intake | FileRefusal:
             "too_many_lines", f"the file has more than {MAX_LINES:,} lines; split it"
         )
     try:
-        tokenizer = ModelTokenizer(job.tokenizer_folder, job.template_time)
+        tokenizer = load_tokenizer(job.tokenizer_folder)
     except TokenizerUnusable as error:
         return FileRefusal(422, "model_unsupported", f"The model's tokenizer: {error}.")
     with IntakeWriter(job.folder) as writer:
@@ -79,7 +79,7 @@ def run_intake(job: IntakeJob) -> Intake | FileRefusal:
 
 def _read_file(job: IntakeJob, tokenizer: ModelTokenizer, writer: IntakeWriter) -> None:
     """Write every line of the file, usable or refused; stops once over the token limit."""
-    reader = RequestReader(job.model, job.vocabulary_size, job.graded, tokenizer)
+    reader = RequestReader(job.model, job.vocabulary_size, job.graded, tokenizer, job.template_time)
     for batch in _batches(reader.read(line) for line in read_lines(job.input_path)):
         _write_batch(job, batch, tokenizer, writer)
         if writer.prompt_tokens > MAX_FILE_TOKENS:

@@ -48,16 +48,23 @@ class RequestReader:
         model: name of the batch's model; a line that names another is refused.
         vocabulary_size: V of the draw; prompt ids lie below it.
         graded: every line needs a ``reference``; otherwise none may have one.
-        tokenizer: renders conversations.
+        tokenizer: has the templates of conversations.
+        clock: Unix seconds that templates see.
     """
 
     def __init__(
-        self, model: str, vocabulary_size: int, graded: bool, tokenizer: ModelTokenizer
+        self,
+        model: str,
+        vocabulary_size: int,
+        graded: bool,
+        tokenizer: ModelTokenizer,
+        clock: int,
     ) -> None:
         self._model = model
         self._vocabulary_size = vocabulary_size
         self._graded = graded
         self._tokenizer = tokenizer
+        self._clock = clock
         self._lines: dict[str, int] = {}
 
     def read(self, line: Line) -> Request | Refused:
@@ -150,7 +157,7 @@ class RequestReader:
                     f"chat_template_kwargs has {shown(name)}, which the model's chat template "
                     f"does not read; it reads {_names(template.variables)}.",
                 )
-        text = template.render(messages, tools, variables)
+        text = template.render(messages, tools, variables, self._clock)
         for index, message in enumerate(messages):
             if message["role"] == "developer" and str(message["content"]).strip() not in text:
                 raise LineRefused(

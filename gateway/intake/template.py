@@ -29,7 +29,16 @@ MAX_CPU_SECONDS = 5.0
 MAX_POWER = 1_000_000
 
 # What the renderer itself provides; everything else that a template reads is the customer's to set.
-_STANDARD = frozenset({"messages", "tools", "documents", "add_generation_prompt"})
+_STANDARD = frozenset(
+    {
+        "messages",
+        "tools",
+        "documents",
+        "add_generation_prompt",
+        "raise_exception",
+        "strftime_now",
+    }
+)
 
 # What a sandboxed template can raise: its own errors, and Python's through its expressions.
 _TEMPLATE_ERRORS = (
@@ -84,29 +93,28 @@ class ChatTemplate:
     Args:
         source: the Jinja text.
         special_tokens: ``bos_token`` and kin, given to the template as variables.
-        clock: Unix seconds; what ``strftime_now`` formats, in UTC.
 
     Raises:
         TemplateUnusable: the text is no template.
     """
 
-    def __init__(self, source: str, special_tokens: Mapping[str, str], clock: int) -> None:
-        environment = _environment(clock)
+    def __init__(self, source: str, special_tokens: Mapping[str, str]) -> None:
+        environment = _environment()
         try:
             with _cpu_limit(MAX_CPU_SECONDS):
                 tree = environment.parse(source)
-                self._template = environment.from_string(source)
+                reads = read_variables(tree)
+                self._knows_developer = any(
+                    constant.value == "developer" for constant in tree.find_all(nodes.Const)
+                )
+                self._template = environment.from_string(tree)
         except _Overtime:
             raise TemplateUnusable("it does not compile in bounded time") from None
         except (*_TEMPLATE_ERRORS, SyntaxError) as error:
             raise TemplateUnusable(f"it does not compile: {error}") from None
-        reads = read_variables(tree)
         self.takes_tools = "tools" in reads
         self.variables = frozenset(
             reads - _STANDARD - set(environment.globals) - set(special_tokens)
-        )
-        self._knows_developer = any(
-            constant.value == "developer" for constant in tree.find_all(nodes.Const)
         )
         self._special_tokens = dict(special_tokens)
 
@@ -115,6 +123,7 @@ class ChatTemplate:
         messages: Sequence[Mapping[str, object]],
         tools: Sequence[Mapping[str, object]] | None,
         variables: Mapping[str, object],
+        clock: int,
     ) -> str:
         """Render a conversation with the generation prompt.
 
@@ -125,6 +134,7 @@ class ChatTemplate:
             messages: role, content as a text, and further members.
             tools: tool definitions, or None.
             variables: the line's ``chat_template_kwargs``, all of them in ``self.variables``.
+            clock: Unix seconds; what ``strftime_now`` formats, in UTC.
 
         Raises:
             LineRefused: ``invalid_messages`` with the template's own message, or
@@ -140,6 +150,8 @@ class ChatTemplate:
             "tools": tools,
             "documents": None,
             "add_generation_prompt": True,
+            "raise_exception": _raise_exception,
+            "strftime_now": datetime.fromtimestamp(clock, UTC).strftime,
         }
         try:
             with _cpu_limit(MAX_CPU_SECONDS):
@@ -153,13 +165,11 @@ class ChatTemplate:
             ) from None
 
 
-def _environment(clock: int) -> jinja2.Environment:
+def _environment() -> jinja2.Environment:
     environment = _Sandbox(
         trim_blocks=True, lstrip_blocks=True, extensions=[_Generation, loopcontrols]
     )
     environment.filters["tojson"] = _to_json
-    environment.globals["raise_exception"] = _raise_exception
-    environment.globals["strftime_now"] = datetime.fromtimestamp(clock, UTC).strftime
     return environment
 
 

@@ -30,20 +30,19 @@ class ModelTokenizer:
     Args:
         folder: the commit's files: ``tokenizer.json``, ``tokenizer_config.json`` and, where the
             model has one, ``chat_template.jinja``.
-        clock: Unix seconds that chat templates see.
 
     Raises:
         TokenizerUnusable: a file is missing or broken, or a template does not compile.
     """
 
-    def __init__(self, folder: Path, clock: int) -> None:
-        self._tokenizer = _load_tokenizer(folder)
+    def __init__(self, folder: Path) -> None:
+        self._tokenizer = _load(folder)
         config = _read_object(folder / "tokenizer_config.json")
         special_tokens = _special_tokens(config)
         self._templates: dict[str, ChatTemplate] = {}
         for name, source in _template_sources(folder, config).items():
             try:
-                self._templates[name] = ChatTemplate(source, special_tokens, clock)
+                self._templates[name] = ChatTemplate(source, special_tokens)
             except TemplateUnusable as error:
                 raise TokenizerUnusable(f"chat template: {error}") from None
 
@@ -68,8 +67,16 @@ class ModelTokenizer:
 
 
 @lru_cache(maxsize=2)
-def _load_tokenizer(folder: Path) -> Tokenizer:
-    """Load ``tokenizer.json``; a commit's folder never changes, so its tokenizer is kept."""
+def load_tokenizer(folder: Path) -> ModelTokenizer:
+    """The tokenizer of a commit's folder, which never changes, so the last ones are kept.
+
+    Raises:
+        TokenizerUnusable: see ``ModelTokenizer``.
+    """
+    return ModelTokenizer(folder)
+
+
+def _load(folder: Path) -> Tokenizer:
     path = folder / "tokenizer.json"
     if not path.is_file():
         raise TokenizerUnusable("it has no tokenizer.json")

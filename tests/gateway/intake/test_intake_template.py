@@ -71,21 +71,21 @@ def test_renders_what_transformers_renders(
         bos_token="<s>",
         **variables,
     )
-    rendered = ChatTemplate(text, {"bos_token": "<s>"}, CLOCK).render(messages, tools, variables)
+    rendered = ChatTemplate(text, {"bos_token": "<s>"}).render(messages, tools, variables, CLOCK)
     assert rendered == expected[0]
 
 
 def test_the_clock_is_the_one_given() -> None:
-    template = ChatTemplate("{{ strftime_now('%d %B %Y %H:%M:%S') }}", {}, CLOCK)
-    assert template.render([USER], None, {}) == "09 November 2025 10:43:20"
+    template = ChatTemplate("{{ strftime_now('%d %B %Y %H:%M:%S') }}", {})
+    assert template.render([USER], None, {}, CLOCK) == "09 November 2025 10:43:20"
 
 
 def test_what_a_template_reads() -> None:
-    tiny = ChatTemplate(source("tiny"), {}, CLOCK)
+    tiny = ChatTemplate(source("tiny"), {})
     assert (tiny.variables, tiny.takes_tools) == ({"enable_thinking"}, True)
-    own = ChatTemplate(source("own"), {"bos_token": "<s>"}, CLOCK)
+    own = ChatTemplate(source("own"), {"bos_token": "<s>"})
     assert (own.variables, own.takes_tools) == ({"mood"}, True)
-    assert not ChatTemplate("{{ messages }}", {}, CLOCK).takes_tools
+    assert not ChatTemplate("{{ messages }}", {}).takes_tools
 
 
 @pytest.mark.parametrize(
@@ -123,20 +123,20 @@ def test_a_variable_is_read_where_it_may_be_unset(text: str, reads: set[str]) ->
 )
 def test_developer_is_given_as_system_where_unknown(text: str, role: str) -> None:
     developer = {"role": "developer", "content": "x"}
-    rendered = ChatTemplate(text, {}, CLOCK).render([developer], None, {})
+    rendered = ChatTemplate(text, {}).render([developer], None, {}, CLOCK)
     assert rendered == {"system": "system", "none": "developer: 1"}[role]
 
 
 def test_developer_stays_where_known() -> None:
     text = "{% for m in messages %}{% if m.role in ['developer'] %}D{{ m.content }}{% endif %}"
-    template = ChatTemplate(text + "{% endfor %}", {}, CLOCK)
-    assert template.render([{"role": "developer", "content": "x"}], None, {}) == "Dx"
+    template = ChatTemplate(text + "{% endfor %}", {})
+    assert template.render([{"role": "developer", "content": "x"}], None, {}, CLOCK) == "Dx"
 
 
 def test_a_template_may_refuse_a_conversation() -> None:
-    template = ChatTemplate("{{ raise_exception('roles must alternate') }}", {}, CLOCK)
+    template = ChatTemplate("{{ raise_exception('roles must alternate') }}", {})
     with pytest.raises(LineRefused, match="roles must alternate") as refusal:
-        template.render([USER], None, {})
+        template.render([USER], None, {}, CLOCK)
     assert refusal.value.code == "invalid_messages"
 
 
@@ -161,33 +161,33 @@ def test_a_template_may_refuse_a_conversation() -> None:
 )
 def test_a_template_that_errs_refuses_the_line(text: str) -> None:
     with pytest.raises((LineRefused, TemplateUnusable)):
-        ChatTemplate(text, {}, CLOCK).render([dict(USER)], None, {})
+        ChatTemplate(text, {}).render([dict(USER)], None, {}, CLOCK)
 
 
 @pytest.mark.parametrize("text", ["{% if %}", "{{ 1 +", "{% nonsense %}", "{% for %}"])
 def test_a_text_that_is_no_template(text: str) -> None:
     with pytest.raises(TemplateUnusable, match="compile"):
-        ChatTemplate(text, {}, CLOCK)
+        ChatTemplate(text, {})
 
 
 def test_a_template_ends_in_bounded_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(template_module, "MAX_CPU_SECONDS", 0.2)
     loop = "{% for i in range(99999) %}"
-    template = ChatTemplate(loop * 3 + "{% endfor %}" * 3, {}, CLOCK)
+    template = ChatTemplate(loop * 3 + "{% endfor %}" * 3, {})
     with pytest.raises(TemplateUnusable, match="bounded time"):
-        template.render([USER], None, {})
+        template.render([USER], None, {}, CLOCK)
 
 
 def test_a_rendering_is_of_bounded_length() -> None:
-    template = ChatTemplate(
-        "{% for i in range(99999) %}{{ messages[0].content }}{% endfor %}", {}, CLOCK
-    )
+    template = ChatTemplate("{% for i in range(99999) %}{{ messages[0].content }}{% endfor %}", {})
     with pytest.raises(LineRefused) as refusal:
-        template.render([{"role": "user", "content": "x" * 1_000}], None, {})
+        template.render([{"role": "user", "content": "x" * 1_000}], None, {}, CLOCK)
     assert refusal.value.code == "context_too_long"
 
 
 @given(st.text())
 def test_content_reaches_the_text_unchanged(content: str) -> None:
-    template = ChatTemplate("{% for m in messages %}[{{ m.content }}]{% endfor %}", {}, CLOCK)
-    assert template.render([{"role": "user", "content": content}], None, {}) == f"[{content}]"
+    template = ChatTemplate("{% for m in messages %}[{{ m.content }}]{% endfor %}", {})
+    assert (
+        template.render([{"role": "user", "content": content}], None, {}, CLOCK) == f"[{content}]"
+    )
