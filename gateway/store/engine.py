@@ -98,9 +98,13 @@ def _sqlite(url: str) -> tuple[AsyncEngine, AsyncEngine]:
         raise ValueError("SQLite needs a file: sqlite:///PATH")
     Path(location.database).parent.mkdir(parents=True, exist_ok=True)
     writer = create_async_engine(
-        location, pool_size=1, max_overflow=0, pool_timeout=WRITER_WAIT_SECONDS
+        location,
+        pool_size=1,
+        max_overflow=0,
+        pool_timeout=WRITER_WAIT_SECONDS,
+        hide_parameters=True,
     )
-    reader = create_async_engine(location, pool_size=READERS, max_overflow=0)
+    reader = create_async_engine(location, pool_size=READERS, max_overflow=0, hide_parameters=True)
     _prepare_sqlite(writer, "BEGIN IMMEDIATE", ("journal_mode=WAL", "synchronous=FULL"))
     _prepare_sqlite(reader, "BEGIN", ("query_only=ON",))
     return writer, reader
@@ -124,5 +128,10 @@ def _prepare_sqlite(engine: AsyncEngine, begin: str, pragmas: tuple[str, ...]) -
 def _postgresql(url: str) -> AsyncEngine:
     location = make_url(url).set(drivername="postgresql+psycopg")
     return create_async_engine(
-        location, pool_size=POOL, max_overflow=POOL, pool_pre_ping=True, pool_timeout=30
+        location,
+        pool_size=POOL,
+        max_overflow=POOL,
+        pool_pre_ping=True,
+        # What was written by customers stays out of errors, and so out of logs.
+        hide_parameters=True,
     )

@@ -1,0 +1,115 @@
+"""The gateway's background work. Any number of replicas may run it at once: all of it is rows."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import structlog
+from sqlmodel import col, select
+
+from gateway.orders import export, leases, life
+from gateway.orders.policy import Policy
+from gateway.store.engine import Store
+from gateway.store.tables import Order, OrderStatus
+
+log = structlog.get_logger("gateway.background")
+
+
+async def run(
+    store: Store,
+    policy: Policy,
+    model_folder: export.ModelFolder,
+    gateway_hotkey: str,
+    scratch: Path,
+    clock: Callable[[], float],
+) -> None:
+    """Look round every tick, and at once when there is news; ends only by being cancelled.
+
+    Leases that lapsed while no gateway ran get one lease length to be renewed.
+
+    Args:
+        model_folder: returns the folder of a model's files at a commit, downloading them; blocking.
+        gateway_hotkey: the address that leases were signed with.
+        scratch: folder for files at work.
+        clock: seconds since the epoch.
+    """
+    reap_from_ms = int(clock() * 1000) + policy.lease_ms
+
+    async def keep_up() -> None:
+        if int(clock() * 1000) >= reap_from_ms:
+            await _isolated("reaping leases", reap(store, clock))
+        await _isolated("ending orders", end_orders(store, policy, clock))
+
+    async def deliver() -> None:
+        work = export_orders(store, policy, model_folder, gateway_hotkey, scratch, clock)
+        await _isolated("exporting", work)
+
+    # Apart, so that a long export keeps no dead miner's lease alive.
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(_again_and_again(keep_up, store, policy))
+        tasks.create_task(_again_and_again(deliver, store, policy))
+
+
+async def _again_and_again(
+    work: Callable[[], Awaitable[None]], store: Store, policy: Policy
+) -> None:
+    while True:
+        await work()
+        await store.wait_for_news(policy.tick_ms / 1000)
+
+
+async def reap(store: Store, clock: Callable[[], float]) -> None:
+    """End the leases that were not renewed in time."""
+    now_ms = int(clock() * 1000)
+    for lease_id in await leases.lapsed(store, now_ms):
+        if await leases.reap(store, lease_id, now_ms):
+            log.info("lease lapsed", lease_id=lease_id)
+
+
+async def end_orders(store: Store, policy: Policy, clock: Callable[[], float]) -> None:
+    """End the generation of orders whose window is over or that were cancelled."""
+    now_ms = int(clock() * 1000)
+    at_work = (OrderStatus.VALIDATING, OrderStatus.IN_PROGRESS)
+    overdue = select(Order.id).where(
+        col(Order.status).in_(at_work), col(Order.expires_at_ms) <= now_ms
+    )
+    cancelling = select(Order.id).where(
+        col(Order.status) == OrderStatus.CANCELLING, col(Order.ending).is_(None)
+    )
+    async with store.read() as session:
+        overdue_ids = (await session.exec(overdue)).all()
+        cancelling_ids = (await session.exec(cancelling)).all()
+    for order_id in overdue_ids:
+        if await life.expire(store, order_id, now_ms):
+            log.info("order expired", order_id=order_id)
+    for order_id in cancelling_ids:
+        if await life.stop_cancelled(store, order_id, policy, now_ms):
+            log.info("order stopped", order_id=order_id)
+
+
+async def export_orders(
+    store: Store,
+    policy: Policy,
+    model_folder: export.ModelFolder,
+    gateway_hotkey: str,
+    scratch: Path,
+    clock: Callable[[], float],
+) -> None:
+    """Export the orders whose generation is over; one that fails keeps no other from its turn."""
+    for order_id in await export.waiting(store, int(clock() * 1000)):
+        error = await _isolated(
+            "export of an order",
+            export.export(store, order_id, model_folder, gateway_hotkey, scratch, policy, clock),
+            order_id=order_id,
+        )
+        if error is not None and not isinstance(error, export.ExportLost):
+            await export.note_failure(store, order_id, error, policy, int(clock() * 1000))
+
+
+async def _isolated(name: str, work: Awaitable[object], **context: str) -> BaseException | None:
+    """Run a part of the work; log its failure and return it, whatever it was."""
+    (outcome,) = await asyncio.gather(work, return_exceptions=True)
+    if not isinstance(outcome, BaseException):
+        return None
+    log.error(f"{name} failed", error=type(outcome).__name__, exc_info=outcome, **context)
+    return outcome

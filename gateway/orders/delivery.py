@@ -1,0 +1,159 @@
+"""Writing a delivery's files to the local disk, one root unit at a time, in flat memory."""
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import ExitStack, aclosing
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, BinaryIO, Self
+
+from gateway.intake.outcome import LINES, REFUSED
+from gateway.orders.content import object_key, prompt_offsets
+from gateway.orders.delivery_lines import (
+    Decoder,
+    Line,
+    missing_line,
+    output_line,
+    receipt_lines,
+    refused_line,
+)
+from gateway.orders.evidence import Delivered, delivered_samples, root_units
+from gateway.store.engine import Store
+from gateway.store.objects import Objects
+from gateway.store.tables import Order, Unit
+
+# Lines that no unit holds are written in runs of this many.
+RUN = 1_000
+
+
+class Written:
+    """A file being written, with its size and SHA-256."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.bytes = 0
+        self._hash = sha256()
+        self._file: BinaryIO | None = None
+
+    @property
+    def sha256(self) -> str:
+        """The hex digest of what was written."""
+        return self._hash.hexdigest()
+
+    def __enter__(self) -> Self:
+        self._file = self.path.open("wb")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._file is not None:
+            self._file.close()
+
+    def write(self, content: bytes) -> None:
+        """Append bytes."""
+        if self._file is None:
+            raise RuntimeError("Written is used inside 'with'")
+        self._file.write(content)
+        self._hash.update(content)
+        self.bytes += len(content)
+
+
+@dataclass(frozen=True)
+class Delivery:
+    """The three files of a delivery; any may be empty."""
+
+    output: Written
+    errors: Written
+    receipts: Written
+
+
+async def write_delivery(
+    store: Store, order: Order, decoder: Decoder, gateway_hotkey: str, folder: Path
+) -> Delivery:
+    """Write output, errors and receipts of an order whose generation is over.
+
+    The bytes depend on the order's rows and objects alone.
+
+    Raises:
+        ObjectMissing: an object that the rows name is gone.
+    """
+    end_ids = frozenset(json.loads(order.end_ids_json))
+    with ExitStack() as stack:
+        delivery = Delivery(
+            *(
+                stack.enter_context(Written(folder / name))
+                for name in ("output.jsonl", "errors.jsonl", "receipts.jsonl")
+            )
+        )
+        async for refused in _objects_of(store.objects, order.id, REFUSED):
+            delivery.errors.write(refused_line(order, refused))
+        async with aclosing(_objects_of(store.objects, order.id, LINES)) as entries:
+            async for first, end, samples in _runs(store, order, gateway_hotkey):
+                lines = await _lines(store, order, first, end, entries, samples)
+                await asyncio.to_thread(_write, order, lines, decoder, end_ids, delivery)
+    return delivery
+
+
+async def _runs(
+    store: Store, order: Order, gateway_hotkey: str
+) -> AsyncIterator[tuple[int, int, dict[int, Delivered]]]:
+    """Yield all lines of an order as runs ``[first, end)`` with their verified samples."""
+    async with store.read() as session:
+        roots = await root_units(session, order.id)
+    for root in roots:
+        yield root.first_line, root.end_line, await _samples(store, order, root, gateway_hotkey)
+    for first in range(order.cursor_line, order.lines_usable, RUN):
+        yield first, min(first + RUN, order.lines_usable), {}
+
+
+async def _samples(
+    store: Store, order: Order, root: Unit, gateway_hotkey: str
+) -> dict[int, Delivered]:
+    if not any(root.verified_bits or b""):
+        return {}
+    return await delivered_samples(store, order, root, gateway_hotkey)
+
+
+async def _lines(
+    store: Store,
+    order: Order,
+    first: int,
+    end: int,
+    entries: AsyncIterator[dict[str, Any]],
+    samples: Mapping[int, Delivered],
+) -> list[Line]:
+    """Put a run of lines together; ``entries`` stands at line ``first``."""
+    offsets = await prompt_offsets(store.objects, order.id, first, end)
+    lines = []
+    for index in range(first, end):
+        entry = await anext(entries)
+        ordinals = range(index * order.n, (index + 1) * order.n)
+        held = {at: samples[ordinal] for at, ordinal in enumerate(ordinals) if ordinal in samples}
+        length = int(offsets[index - first + 1] - offsets[index - first])
+        lines.append(Line(index, entry["custom_id"], length, held))
+    return lines
+
+
+def _write(
+    order: Order, lines: list[Line], decoder: Decoder, end_ids: frozenset[int], delivery: Delivery
+) -> None:
+    for line in lines:
+        if line.samples:
+            delivery.output.write(output_line(order, line, decoder, end_ids))
+            delivery.receipts.write(receipt_lines(line))
+        if len(line.samples) < order.n:
+            delivery.errors.write(missing_line(order, line))
+
+
+async def _objects_of(
+    objects: Objects, order_id: str, name: str
+) -> AsyncGenerator[dict[str, Any], None]:
+    """Yield the JSON objects of one of an order's line files."""
+    rest = b""
+    async for piece in objects.stream(object_key(order_id, name)):
+        *whole, rest = (rest + piece).split(b"\n")
+        for line in whole:
+            yield json.loads(line)
+    if rest:
+        yield json.loads(rest)

@@ -1,0 +1,210 @@
+"""Exporting an order under a lease on its row: whoever dies in it is taken over by another."""
+
+import asyncio
+import tempfile
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import structlog
+from sqlmodel import col, or_, select, update
+from tokenizers import Tokenizer
+
+from gateway.orders import transitions
+from gateway.orders.content import object_key
+from gateway.orders.delivery import Delivery, Written, write_delivery
+from gateway.orders.policy import SECOND, Policy
+from gateway.orders.rows import lock_order
+from gateway.store.engine import Store
+from gateway.store.objects import ObjectExists, Objects
+from gateway.store.tables import Ending, File, FilePurpose, Order, OrderStatus, new_id
+from protocol.repository import RepositoryError
+
+log = structlog.get_logger("gateway.export")
+
+ModelFolder = Callable[[str, str], Path]
+EXPORTED = (OrderStatus.FINALIZING, OrderStatus.CANCELLING)
+BACK_OFF_MS = 5 * SECOND
+
+
+class ExportLost(Exception):
+    """Another exporter has taken the order over."""
+
+
+class ExportDiffers(Exception):
+    """An object of an earlier try of this export has another size."""
+
+
+async def waiting(store: Store, now_ms: int) -> list[str]:
+    """Return the orders whose generation is over and that nobody exports, oldest first."""
+    statement = (
+        select(Order.id).where(*_waits(now_ms)).order_by(col(Order.created_at_ms), col(Order.id))
+    )
+    async with store.read() as session:
+        return list((await session.exec(statement)).all())
+
+
+async def export(
+    store: Store,
+    order_id: str,
+    model_folder: ModelFolder,
+    gateway_hotkey: str,
+    scratch: Path,
+    policy: Policy,
+    clock: Callable[[], float],
+) -> bool:
+    """Export an order and end it; say whether it was free to be exported.
+
+    Its files become visible in the transaction that ends it, never before.
+
+    Args:
+        model_folder: returns the folder of a model's files at a commit, downloading them; blocking.
+        scratch: folder for files at work.
+        clock: seconds since the epoch.
+    """
+    holder = new_id()
+    order = await _claim(store, order_id, holder, policy, _ms(clock))
+    if order is None:
+        return False
+    async with _kept(store, order_id, holder, policy, clock):
+        with tempfile.TemporaryDirectory(prefix="export-", dir=scratch) as folder:
+            decoder = await asyncio.to_thread(_tokenizer, model_folder, order)
+            delivery = await write_delivery(store, order, decoder, gateway_hotkey, Path(folder))
+            await _upload(store.objects, order.id, delivery)
+    await _deliver(store, order, holder, delivery, _ms(clock))
+    return True
+
+
+async def note_failure(
+    store: Store, order_id: str, error: BaseException, policy: Policy, now_ms: int
+) -> None:
+    """Count a failed export: it is tried again a little later, and in the end the order fails."""
+    async with store.write() as session:
+        order = await lock_order(session, order_id)
+        if order is None or order.status not in EXPORTED:
+            return
+        order.export_tries += 1
+        order.export_holder = None
+        order.export_until_ms = now_ms + BACK_OFF_MS * 2 ** (order.export_tries - 1)
+        session.add(order)
+        if order.export_tries >= policy.export_tries:
+            code, message = _failure(error)
+            await transitions.fail(session, order, code, message, now_ms)
+
+
+def _failure(error: BaseException) -> tuple[str, str]:
+    if isinstance(error, RepositoryError):
+        return "model_unavailable", "The files of the pinned model commit cannot be read any more."
+    return "export_failed", "The delivery could not be written."
+
+
+def _ms(clock: Callable[[], float]) -> int:
+    return int(clock() * 1000)
+
+
+def _waits(now_ms: int) -> tuple:
+    free = or_(col(Order.export_until_ms).is_(None), col(Order.export_until_ms) <= now_ms)
+    return (col(Order.status).in_(EXPORTED), col(Order.ending).is_not(None), free)
+
+
+async def _claim(
+    store: Store, order_id: str, holder: str, policy: Policy, now_ms: int
+) -> Order | None:
+    statement = (
+        select(Order)
+        .where(col(Order.id) == order_id, *_waits(now_ms))
+        .with_for_update(skip_locked=True, key_share=True)
+    )
+    async with store.write() as session:
+        order = (await session.exec(statement)).one_or_none()
+        if order is not None:
+            order.export_holder = holder
+            order.export_until_ms = now_ms + policy.export_lease_ms
+            session.add(order)
+    return order
+
+
+@asynccontextmanager
+async def _kept(
+    store: Store, order_id: str, holder: str, policy: Policy, clock: Callable[[], float]
+) -> AsyncIterator[None]:
+    """Renew the exporter's lease while the block runs.
+
+    Raises:
+        ExportLost: another has it, so the block is broken off.
+    """
+
+    async def renew() -> None:
+        while True:
+            await asyncio.sleep(policy.export_lease_ms / 3 / 1000)
+            statement = (
+                update(Order)
+                .where(col(Order.id) == order_id, col(Order.export_holder) == holder)
+                .values(export_until_ms=_ms(clock) + policy.export_lease_ms)
+            )
+            async with store.write() as session:
+                if (await session.exec(statement)).rowcount != 1:
+                    raise ExportLost(order_id)
+
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            renewal = tasks.create_task(renew())
+            yield
+            renewal.cancel()
+    except BaseExceptionGroup as group:
+        # One thing went wrong; the group around it says nothing more.
+        raise group.exceptions[0] from group
+
+
+def _tokenizer(model_folder: ModelFolder, order: Order) -> Tokenizer:
+    folder = model_folder(order.model, order.revision)
+    return Tokenizer.from_file(str(folder / "tokenizer.json"))
+
+
+async def _upload(objects: Objects, order_id: str, delivery: Delivery) -> None:
+    for written in (delivery.output, delivery.errors, delivery.receipts):
+        key = object_key(order_id, written.path.name)
+        try:
+            await objects.put(key, written.path)
+        except ObjectExists as error:
+            # An exporter that died after this object had the same bytes to write.
+            if await objects.size(key) != written.bytes:
+                raise ExportDiffers(key) from error
+
+
+async def _deliver(
+    store: Store, order: Order, holder: str, delivery: Delivery, now_ms: int
+) -> None:
+    output = _file(order, "out", "output", delivery.output, now_ms)
+    errors = _file(order, "err", "errors", delivery.errors, now_ms)
+    has_output = delivery.output.bytes > 0 or order.ending == Ending.COMPLETED
+    has_errors = delivery.errors.bytes > 0
+    async with store.write() as session:
+        locked = await lock_order(session, order.id)
+        if locked is None or locked.export_holder != holder:
+            raise ExportLost(order.id)
+        session.add_all(
+            [file for file, kept in ((output, has_output), (errors, has_errors)) if kept]
+        )
+        await transitions.deliver(
+            session,
+            order,
+            now_ms,
+            output_file_id=output.id if has_output else None,
+            error_file_id=errors.id if has_errors else None,
+            receipts_key=object_key(order.id, delivery.receipts.path.name),
+        )
+
+
+def _file(order: Order, kind: str, name: str, written: Written, now_ms: int) -> File:
+    return File(
+        id=f"file-{kind}-{order.id}",
+        account_id=order.account_id,
+        order_id=order.id,
+        filename=f"batch_{order.id}_{name}.jsonl",
+        bytes=written.bytes,
+        sha256=written.sha256,
+        purpose=FilePurpose.BATCH_OUTPUT,
+        object_key=object_key(order.id, written.path.name),
+        created_at_ms=now_ms,
+    )
