@@ -181,6 +181,7 @@ def test_temperature_zero_is_refused():
         )
 
 
+@settings(deadline=None)
 @given(
     row=arrays(np.float32, st.integers(1, 900), elements=elements, fill=st.just(0.5)),
     share=st.floats(0, 1),
@@ -190,6 +191,7 @@ def test_kth_largest(row: np.ndarray, share: float):
     assert numba_form.kth_largest(row, k) == np.sort(row)[len(row) - k]
 
 
+@settings(deadline=None)
 @given(exponents=arrays(np.float64, 256, elements=st.floats(-800, 0)))
 def test_plain_arithmetic_exponentials(exponents: np.ndarray):
     sums = np.zeros(256)
