@@ -1,0 +1,172 @@
+"""A miner and a validator that fake the model and nothing else.
+
+They sign, lease, heartbeat and submit exactly as real nodes do. Instead of drawing, the miner
+answers every sample with the same legal ids; instead of a forward pass, the validator takes its
+verdicts from a function.
+"""
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from bittensor_core import Keypair
+from live_gateway import LiveGateway
+
+from protocol.client import NodeClient
+from protocol.documents import (
+    result_root,
+    result_statement,
+    verdict_root,
+    verdict_statement,
+    work_keys,
+)
+from protocol.keys import load_or_create_hotkey, sign_statement
+from protocol.messages import (
+    Announcement,
+    AuditLease,
+    LeaseRequest,
+    LoadedModel,
+    Result,
+    Role,
+    SampleVerdict,
+    Stack,
+    Verdicts,
+    Work,
+)
+
+STACK = Stack(
+    engine="transformers", version="0", dtype="float32", head_dtype="float32", device="fake"
+)
+RULE = "fake/1"
+POLL_SECONDS = 0.05
+
+Judge = Callable[[AuditLease], list[SampleVerdict]]
+
+
+def all_verified(lease: AuditLease) -> list[SampleVerdict]:
+    """Verify every sample of a result."""
+    return [
+        SampleVerdict(outcome="verified", tokens=len(ids), mismatches=0, largest_margin_micro=0)
+        for ids in lease.result.samples
+    ]
+
+
+@dataclass
+class FakeNodes:
+    """What the two nodes did, and the switch that ends them."""
+
+    miner: Keypair
+    validator: Keypair
+    loaded: LoadedModel
+    answer: Sequence[int]
+    judge: Judge
+    works: list[Work] = field(default_factory=list)
+    stop: threading.Event = field(default_factory=threading.Event)
+
+    def announcement(self, role: Role) -> Announcement:
+        return Announcement(
+            role=role, stack=STACK, architectures=["Qwen3ForCausalLM"], loaded=self.loaded
+        )
+
+    def result(self, work: Work, attempt: int) -> Result:
+        """Answer every sample with the same ids, signed."""
+        samples = [list(self.answer) for _ in work.samples]
+        root = result_root(work_keys(work), samples)
+        statement = result_statement(work.unit_id, attempt, STACK, root)
+        return Result(
+            unit_id=work.unit_id,
+            attempt=attempt,
+            stack=STACK,
+            samples=samples,
+            root=root,
+            signature=sign_statement(self.miner, statement),
+        )
+
+    def verdicts(self, lease: AuditLease) -> Verdicts:
+        """Judge a result, signed."""
+        samples = self.judge(lease)
+        root = verdict_root(work_keys(lease.work), samples)
+        unit_id, result_root_ = lease.work.unit_id, lease.result.root
+        statement = verdict_statement(unit_id, lease.attempt, RULE, STACK, result_root_, root)
+        return Verdicts(
+            unit_id=unit_id,
+            attempt=lease.attempt,
+            result_root=result_root_,
+            rule=RULE,
+            stack=STACK,
+            samples=samples,
+            root=root,
+            signature=sign_statement(self.validator, statement),
+        )
+
+    async def mine(self, origin: str) -> None:
+        """Generate until stopped."""
+        async with NodeClient(origin, self.miner) as client:
+            await client.announce(self.announcement("miner"))
+            while not self.stop.is_set():
+                lease = await client.lease_generation(
+                    LeaseRequest(role="miner", loaded=self.loaded)
+                )
+                if lease is None:
+                    await asyncio.sleep(POLL_SECONDS)
+                    continue
+                self.works.append(lease.work)
+                await client.heartbeat(lease.lease_id, 1)
+                await client.submit_result(lease.lease_id, self.result(lease.work, lease.attempt))
+
+    async def validate(self, origin: str) -> None:
+        """Judge until stopped."""
+        async with NodeClient(origin, self.validator) as client:
+            await client.announce(self.announcement("validator"))
+            request = LeaseRequest(role="validator", loaded=self.loaded)
+            while not self.stop.is_set():
+                lease = await client.lease_audit(request)
+                if lease is None:
+                    await asyncio.sleep(POLL_SECONDS)
+                    continue
+                await client.heartbeat(lease.lease_id, 1)
+                await client.submit_verdicts(lease.lease_id, self.verdicts(lease))
+
+
+@contextmanager
+def fake_nodes(
+    gateway: LiveGateway,
+    folder: Path,
+    loaded: LoadedModel,
+    answer: Sequence[int],
+    judge: Judge = all_verified,
+) -> Iterator[FakeNodes]:
+    """Run a miner and a validator against the gateway, in a thread of their own."""
+    nodes = FakeNodes(
+        load_or_create_hotkey(folder / "miner"),
+        load_or_create_hotkey(folder / "validator"),
+        loaded,
+        answer,
+        judge,
+    )
+    gateway.register(nodes.miner.ss58_address)
+    gateway.register(nodes.validator.ss58_address, validator_permit=True)
+    failures: list[BaseException] = []
+
+    async def work() -> None:
+        await asyncio.gather(nodes.mine(gateway.origin), nodes.validate(gateway.origin))
+
+    def main() -> None:
+        try:
+            asyncio.run(work())
+        except BaseException as error:  # noqa: BLE001 - told to the test, which raises it
+            failures.append(error)
+
+    thread = threading.Thread(target=main, name="nodes")
+    thread.start()
+    try:
+        yield nodes
+    finally:
+        nodes.stop.set()
+        thread.join(60)
+    assert not thread.is_alive()
+    if failures:
+        raise failures[0]
