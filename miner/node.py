@@ -1,0 +1,236 @@
+"""The miner: holds a model that the gateway has work for, leases its units, generates, submits."""
+
+import asyncio
+import signal
+import time
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import structlog
+from bittensor_core import Keypair
+
+from miner.declared import declared_stack
+from miner.engines.base import EngineCrashed, EngineError
+from miner.holder import PASSING_SECONDS, Holder
+from miner.placement import choose
+from miner.settings import MinerSettings
+from miner.unit import UnitRun
+from protocol.client import GatewayRefused, GatewayUnavailable, NodeClient
+from protocol.keys import load_or_create_hotkey
+from protocol.messages import Announcement, Lease, LeaseRequest
+
+ANNOUNCE_SECONDS = 60.0
+# Pause after the gateway could not be reached, and after it turned this miner away.
+AWAY_SECONDS = 3.0
+TURNED_AWAY_SECONDS = 15.0
+# A unit that this engine refused is left to others for this long.
+REFUSED_SECONDS = 60.0
+# No wait and no further try mends these.
+FATAL_CODES = frozenset({"wire_version"})
+
+log = structlog.get_logger()
+
+
+class MinerNode:
+    """One miner. ``run`` works until ``stop`` is called.
+
+    Args:
+        clock: seconds that only grow.
+    """
+
+    def __init__(
+        self,
+        settings: MinerSettings,
+        client: NodeClient,
+        keypair: Keypair,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._settings = settings
+        self._client = client
+        self._keypair = keypair
+        self._clock = clock
+        self._holder = Holder(settings, clock)
+        self._stack = declared_stack(settings)
+        self._stopping = asyncio.Event()
+        self._announced = False
+        self._last_refusal = ""
+        self._idle_since = clock()
+
+    @property
+    def stopping(self) -> bool:
+        """Whether ``stop`` was called."""
+        return self._stopping.is_set()
+
+    def stop(self) -> None:
+        """Take no more leases; finish or release the unit at hand, then return from ``run``."""
+        self._stopping.set()
+
+    async def run(self) -> None:
+        """Announce and work until stopped.
+
+        Raises:
+            GatewayRefused: the gateway speaks another version of the protocol.
+        """
+        announcing = asyncio.create_task(self._announce_again())
+        try:
+            while not self._stopping.is_set():
+                await self._patiently()
+            await self._holder.close()
+        finally:
+            announcing.cancel()
+            await self._holder.kill()
+        log.info("stopped")
+
+    async def _patiently(self) -> None:
+        """Do the next thing; where the gateway is away or says no, wait and say so."""
+        try:
+            worked = await self._next()
+        except GatewayUnavailable as error:
+            log.warning("gateway away", reason=str(error))
+            await self._pause(AWAY_SECONDS)
+        except GatewayRefused as error:
+            if error.code in FATAL_CODES:
+                raise
+            await self._turned_away(error)
+        else:
+            self._last_refusal = ""
+            if not worked:
+                await self._pause(self._settings.poll_seconds)
+
+    async def _next(self) -> bool:
+        """Serve one lease, or load what is wanted; False where there is nothing to do."""
+        held = self._holder
+        if not self._announced:
+            await self._announce()
+        if held.loaded is not None:
+            lease = await self._client.lease_generation(
+                LeaseRequest(
+                    role="miner", loaded=held.loaded, max_samples=self._settings.max_samples
+                )
+            )
+            if lease is not None:
+                await self._serve(lease)
+                self._idle_since = self._clock()
+                return True
+        board = await self._client.demand()
+        wanted = choose(
+            board.demands,
+            held.loaded,
+            self._settings.architectures,
+            held.avoided,
+            self._clock() - self._idle_since >= self._settings.switch_seconds,
+        )
+        if wanted is None or wanted == held.loaded:
+            return False
+        loaded = await self._interruptible(held.hold(wanted))
+        self._idle_since = self._clock()
+        await self._announce()
+        return loaded
+
+    async def _serve(self, lease: Lease) -> None:
+        engine, loaded = self._holder.engine, self._holder.loaded
+        if engine is None or loaded is None:
+            raise RuntimeError("a unit was leased without an engine")
+        run = UnitRun(
+            self._client,
+            self._keypair,
+            engine,
+            lease,
+            self._stopping,
+            self._settings.stop_seconds,
+            self._clock,
+        )
+        try:
+            await run.run()
+        except EngineCrashed as error:
+            log.error("engine crashed", reason=str(error))
+            self._holder.avoid(loaded, PASSING_SECONDS)
+            await self._holder.kill()
+        except EngineError as error:
+            log.error("unit refused", unit=lease.work.unit_id, reason=str(error))
+            self._holder.avoid(loaded, REFUSED_SECONDS)
+            await self._holder.close()
+
+    async def _turned_away(self, error: GatewayRefused) -> None:
+        """Announce again where the gateway does not know this miner (any more), else wait."""
+        if error.code != self._last_refusal:
+            log.warning("turned away", code=error.code, reason=error.message)
+        unknown = error.code == "not_announced" and self._announced
+        self._last_refusal, self._announced = error.code, not unknown
+        await self._pause(self._settings.poll_seconds if unknown else TURNED_AWAY_SECONDS)
+
+    async def _interruptible(self, loading: Coroutine[Any, Any, bool]) -> bool:
+        """Wait for a model to load, or give it up when the miner is told to stop."""
+        task = asyncio.create_task(loading)
+        stopped = asyncio.create_task(self._stopping.wait())
+        try:
+            await asyncio.wait({task, stopped}, return_when=asyncio.FIRST_COMPLETED)
+            return task.done() and task.result()
+        finally:
+            stopped.cancel()
+            task.cancel()
+            await asyncio.gather(task, stopped, return_exceptions=True)
+
+    async def _announce(self) -> None:
+        engine, loaded = self._holder.engine, self._holder.loaded
+        await self._client.announce(
+            Announcement(
+                role="miner",
+                stack=self._stack if engine is None else engine.stack,
+                architectures=list(self._settings.architectures),
+                loaded=loaded,
+                max_samples=self._settings.max_samples,
+            )
+        )
+        self._announced = True
+
+    async def _announce_again(self) -> None:
+        """Announce every minute, also during a long generation; the work loop was first."""
+        while True:
+            await asyncio.sleep(ANNOUNCE_SECONDS)
+            try:
+                await self._announce()
+            except (GatewayUnavailable, GatewayRefused) as error:
+                # The work loop meets the same answer and deals with it.
+                log.info("announcement failed", reason=str(error))
+
+    async def _pause(self, seconds: float) -> None:
+        """Wait, but no longer than until the miner is told to stop."""
+        try:
+            await asyncio.wait_for(self._stopping.wait(), seconds)
+        except TimeoutError:
+            return
+
+
+def run_miner(settings: MinerSettings) -> None:
+    """Run one miner until SIGINT or SIGTERM; a second signal ends it at once.
+
+    Raises:
+        HotkeyError: the hotkey file cannot be used.
+        EngineError: the engine is not installed.
+        GatewayRefused: the gateway speaks another version of the protocol.
+    """
+    keypair = load_or_create_hotkey(settings.hotkey)
+    asyncio.run(_run(settings, keypair))
+
+
+async def _run(settings: MinerSettings, keypair: Keypair) -> None:
+    async with NodeClient(settings.gateway, keypair, settings.gateway_hotkey) as client:
+        node = MinerNode(settings, client, keypair)
+        log.info("miner started", hotkey=keypair.ss58_address, gateway=settings.gateway)
+        working = asyncio.create_task(node.run())
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, _on_signal, node, working)
+        try:
+            await working
+        except asyncio.CancelledError:
+            log.warning("stopped at once")
+
+
+def _on_signal(node: MinerNode, working: "asyncio.Task[None]") -> None:
+    if node.stopping:
+        working.cancel()
+    else:
+        log.info("told to stop; once more stops at once")
+        node.stop()

@@ -1,0 +1,79 @@
+"""What an operator tells a miner: options of the command line or ``RELIQUARY_MINER_<NAME>``."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from miner.engines.base import ENGINE_FACTORIES, EngineSettings
+from protocol.messages import MAX_UNIT_SAMPLES, EngineName
+
+# ``architectures[0]`` of the configurations whose engines here follow the draw.
+ARCHITECTURES = (
+    "Qwen3ForCausalLM",
+    "Qwen3_5ForCausalLM",
+    "Qwen3_5ForConditionalGeneration",
+)
+
+
+class MinerSettings(BaseSettings):
+    """Settings of one miner.
+
+    Attributes:
+        gateway: the gateway's origin, such as ``https://gateway.example``.
+        hotkey: the miner's hotkey file, made where there is none.
+        gateway_hotkey: the hotkey that the gateway must sign with; None takes what it announces.
+        engine: which engine generates.
+        engine_factory: ``module:name`` of another engine of that kind.
+        dtype, max_batch, memory_gib, threads, max_model_len, tensor_parallel: ``EngineSettings``.
+        max_samples: most samples of a unit that this miner takes at once.
+        architectures: what it loads.
+        models: folder of downloaded models; None is Hugging Face's own cache.
+        engine_log: what the engine prints; None is a file beside the hotkey.
+        poll_seconds: pause before asking again where there was no work.
+        switch_seconds: time without work on the loaded model after which another is loaded.
+        stop_seconds: grace that a unit gets to finish once the miner is told to stop.
+    """
+
+    model_config = SettingsConfigDict(env_prefix="RELIQUARY_MINER_", extra="forbid", frozen=True)
+
+    gateway: Annotated[str, Field(pattern=r"^https?://")]
+    hotkey: Path
+    gateway_hotkey: str | None = None
+    engine: EngineName = "vllm"
+    engine_factory: Annotated[str, Field(pattern=r"^[\w.]+:.+$")] | None = None
+    dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
+    max_batch: Annotated[int, Field(ge=1, le=MAX_UNIT_SAMPLES)] = 256
+    memory_gib: Annotated[float, Field(gt=0)] | None = None
+    threads: Annotated[int, Field(ge=1)] | None = None
+    max_model_len: Annotated[int, Field(ge=2)] | None = None
+    tensor_parallel: Annotated[int, Field(ge=1)] = 1
+    max_samples: Annotated[int, Field(ge=1, le=MAX_UNIT_SAMPLES)] = 256
+    architectures: tuple[str, ...] = ARCHITECTURES
+    models: Path | None = None
+    engine_log: Path | None = None
+    poll_seconds: Annotated[float, Field(gt=0)] = 1.0
+    switch_seconds: Annotated[float, Field(ge=0)] = 30.0
+    stop_seconds: Annotated[float, Field(ge=0)] = 10.0
+
+    @property
+    def factory(self) -> str:
+        """The dotted path of the engine that generates."""
+        return self.engine_factory or ENGINE_FACTORIES[self.engine]
+
+    @property
+    def log_path(self) -> Path:
+        """The file that the engine's output goes to."""
+        return self.engine_log or self.hotkey.with_name(f"{self.hotkey.name}.engine.log")
+
+    def engine_settings(self) -> EngineSettings:
+        """Return the part that the engine computes with."""
+        return EngineSettings(
+            dtype=self.dtype,
+            max_batch=self.max_batch,
+            memory_gib=self.memory_gib,
+            threads=self.threads,
+            max_model_len=self.max_model_len,
+            tensor_parallel=self.tensor_parallel,
+        )
