@@ -7,6 +7,7 @@ import numpy as np
 from protocol.documents import work_keys
 from protocol.draw.key import key_words
 from protocol.messages import SampleVerdict, Work
+from protocol.sampling import Sampling
 from scoring.margin_numba import judge_rows
 from scoring.void_rule import violation
 from validator.forward import Claim, Forward, Rows
@@ -100,6 +101,15 @@ def judge(
         for number in np.unique(rows.claims):
             if record.open[number] == 0:
                 yield record.indices[number], record.verdict(number)
+
+
+def compile_ahead() -> None:
+    """Compile the loops of the judging, which takes a while where no cache holds them."""
+    logits = np.linspace(0, 1, 64, dtype=np.float32).reshape(2, 32)
+    sampling = Sampling(top_p=0.9, top_k=30, min_p=0.01)
+    for claimed in range(32):
+        ids = np.full(2, claimed)
+        judge_rows(logits, ids, np.ones((2, 4), np.uint32), np.zeros(2, np.uint32), sampling, 32)
 
 
 def _chunks(rows: int, vocabulary: int) -> Iterator[tuple[int, int]]:

@@ -1,9 +1,8 @@
 """The daemon's side of the process that holds the model."""
 
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from multiprocessing import get_context
-from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from typing import Any
 
@@ -32,13 +31,16 @@ class ModelProcess:
         self._closed = False
         self._cancelled = False
         self._child: BaseProcess | None = None
-        self._pipe: Connection | None = None
+        self._pipe: Any = None
         self.stack: Stack | None = None
         self.vocabulary = 0
         self.tokens = 0
 
-    def start(self) -> None:
+    def start(self, fetched: Callable[[int, int], None] = lambda done, total: None) -> None:
         """Start the child and wait until its model is ready, however long the download takes.
+
+        Args:
+            fetched: called now and then with the bytes downloaded and the bytes in all.
 
         Raises:
             UnsupportedModel: the model cannot be had or computed here.
@@ -55,6 +57,9 @@ class ModelProcess:
             self._child.start()
             theirs.close()
         answer = self._exchange(self._load)
+        while isinstance(answer, worker.Fetched):
+            fetched(answer.done, answer.total)
+            answer = self._receive()
         if isinstance(answer, worker.NotLoaded):
             self._end()
             raise UnsupportedModel(answer.reason)

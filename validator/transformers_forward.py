@@ -98,7 +98,8 @@ def load(folder: Path, dtype: str | None = None, device: str = "cpu") -> Transfo
     """
     with _failures():
         try:
-            model = AutoModelForCausalLM.from_pretrained(
+            auto: Any = AutoModelForCausalLM
+            model = auto.from_pretrained(
                 folder,
                 dtype=dtype or "auto",
                 attn_implementation=packed_attention.NAME,

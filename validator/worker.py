@@ -5,15 +5,17 @@ Parent and child exchange the messages below over a pipe. The child ends when it
 
 import os
 import signal
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-from protocol.repository import RepositoryError, download
-
 from protocol.messages import SampleVerdict, Stack, Work
+from protocol.repository import RepositoryError, download
 from validator.forward import Forward, ForwardFailed, UnsupportedModel
+
+PROGRESS_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +28,14 @@ class Load:
     dtype: str | None
     device: str
     threads: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """Child: so many of the download's bytes are here."""
+
+    done: int
+    total: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,16 +123,38 @@ def _serve(connection: Connection) -> None:
 def _load(connection: Connection, message: Load) -> Forward | None:
     if message.threads is not None:
         os.environ["OMP_NUM_THREADS"] = str(message.threads)
-    from validator.transformers_forward import load
+    told = time.monotonic()
+
+    def fetched(done: int, total: int) -> None:
+        nonlocal told
+        if time.monotonic() - told > PROGRESS_SECONDS:
+            told = time.monotonic()
+            connection.send(Fetched(done, total))
 
     try:
-        folder = download(message.model, message.revision, weights=True, cache_dir=message.models)
-        forward = load(folder, message.dtype, message.device)
+        folder = download(
+            message.model,
+            message.revision,
+            weights=True,
+            cache_dir=message.models,
+            progress=fetched,
+        )
+        forward = _forward(folder, message)
     except (RepositoryError, ForwardFailed, UnsupportedModel) as error:
         connection.send(NotLoaded(str(error)))
         return None
     connection.send(Loaded(forward.stack(), forward.vocabulary_size))
     return forward
+
+
+def _forward(folder: Path, message: Load) -> Forward:
+    try:
+        from validator.judge import compile_ahead
+        from validator.transformers_forward import load
+    except ImportError as error:
+        raise UnsupportedModel(f"{error}; install the extra 'validator'") from error
+    compile_ahead()
+    return load(folder, message.dtype, message.device)
 
 
 def _answers(
