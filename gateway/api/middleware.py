@@ -70,9 +70,10 @@ def _write_line(scope: Scope, status: int, seconds: float) -> None:
 class FloodGate:
     """Refuses a request while ``limit`` others are being served, before any work is done."""
 
-    def __init__(self, app: ASGIApp, limit: int = MAX_REQUESTS_AT_ONCE) -> None:
+    limit = MAX_REQUESTS_AT_ONCE
+
+    def __init__(self, app: ASGIApp) -> None:
         self._app = app
-        self._limit = limit
         self._serving = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -80,7 +81,7 @@ class FloodGate:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        if self._serving >= self._limit:
+        if self._serving >= self.limit:
             error = GatewayError(
                 429, "rate_limited", "Too many requests at once; try again shortly.", retry_after=1
             )

@@ -1,9 +1,12 @@
 """The edge of a live gateway: keys, errors of every kind, and connections that misbehave."""
 
+import asyncio
 import contextlib
 import json
 import socket
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from urllib.parse import urlsplit
 
 import httpx
@@ -13,9 +16,11 @@ from live_gateway import LiveGateway, live_gateway
 
 from gateway import connections
 from gateway.accounts import AccountError, create_account, create_key
+from gateway.api.middleware import FloodGate
 from gateway.store.tables import Account, AccountState
 
 TYPES = {
+    500: "server_error",
     400: "invalid_request_error",
     401: "authentication_error",
     403: "invalid_request_error",
@@ -208,6 +213,42 @@ def test_bodies_that_are_no_create_body(gateway: LiveGateway) -> None:
         headers=gateway.auth | {"Content-Type": "application/json"},
     )
     assert_error(chunked, 413, "request_too_large")
+
+
+def test_what_nobody_foresaw(gateway: LiveGateway, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def fail(*_: object) -> None:
+        raise RuntimeError("a detail that is nobody's business")
+
+    monkeypatch.setattr("gateway.api.openai_files.list_inputs", fail)
+    response = httpx.get(f"{gateway.base_url}/files", headers=gateway.auth)
+    assert_error(response, 500, "server_error")
+    assert "detail" not in response.text
+    with pytest.raises(openai.InternalServerError):
+        gateway.client().files.list()
+    monkeypatch.undo()
+    assert httpx.get(f"{gateway.base_url}/files", headers=gateway.auth).status_code == 200
+
+
+def test_too_many_requests_at_once(gateway: LiveGateway, monkeypatch: pytest.MonkeyPatch) -> None:
+    release = threading.Event()
+
+    async def wait(*_: object) -> list[object]:
+        await asyncio.to_thread(release.wait, 30)
+        return []
+
+    monkeypatch.setattr("gateway.api.openai_files.list_inputs", wait)
+    monkeypatch.setattr(FloodGate, "limit", 2)
+    url = f"{gateway.base_url}/files"
+    with ThreadPoolExecutor() as pool:
+        slow = [pool.submit(httpx.get, url, headers=gateway.auth, timeout=60) for _ in range(4)]
+        done = as_completed(slow)
+        refused = [next(done).result() for _ in range(2)]
+        release.set()
+        served = [answer.result() for answer in done]
+    for answer in refused:
+        assert_error(answer, 429, "rate_limited")
+        assert answer.headers["retry-after"] == "1"
+    assert [answer.status_code for answer in served] == [200, 200]
 
 
 def connect(gateway: LiveGateway) -> socket.socket:
