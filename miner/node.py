@@ -53,6 +53,7 @@ class MinerNode:
         self._stack = declared_stack(settings)
         self._stopping = asyncio.Event()
         self._announced = False
+        self._last_announcement: Announcement | None = None
         self._last_refusal = ""
         self._idle_since = clock()
 
@@ -173,16 +174,18 @@ class MinerNode:
 
     async def _announce(self) -> None:
         engine, loaded = self._holder.engine, self._holder.loaded
-        await self._client.announce(
-            Announcement(
-                role="miner",
-                stack=self._stack if engine is None else engine.stack,
-                architectures=list(self._settings.architectures),
-                loaded=loaded,
-                max_samples=self._settings.max_samples,
-            )
+        announcement = Announcement(
+            role="miner",
+            stack=self._stack if engine is None else engine.stack,
+            architectures=list(self._settings.architectures),
+            loaded=loaded,
+            max_samples=self._settings.max_samples,
         )
+        await self._client.announce(announcement)
         self._announced = True
+        if announcement != self._last_announcement:
+            self._last_announcement = announcement
+            log.info("announced", loaded=loaded.model if loaded else "nothing")
 
     async def _announce_again(self) -> None:
         """Announce every minute, also during a long generation; the work loop was first."""

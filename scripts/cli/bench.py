@@ -1,5 +1,7 @@
 """``reliquary bench``: the measurements in ``docs/benchmarks.md``; each shows its options."""
 
+from typing import Annotated
+
 import typer
 
 from scripts.cli.forward import REST, forward
@@ -7,10 +9,14 @@ from scripts.cli.forward import REST, forward
 bench = typer.Typer(help="Measure what docs/benchmarks.md states.", no_args_is_help=True)
 
 
-@bench.command("draw", context_settings=REST)
-def draw(context: typer.Context) -> None:
-    """Measure the draw alone at a large vocabulary."""
-    forward("scripts.bench.draw", context)
+@bench.command("draw")
+def draw(
+    quick: Annotated[bool, typer.Option(help="Fewer rows and rounds: a look, no figure.")] = False,
+) -> None:
+    """Measure the draw alone at a large vocabulary, beside the sampler it replaces."""
+    from scripts.bench.draw import run
+
+    run(quick)
 
 
 @bench.command("decode", context_settings=REST)

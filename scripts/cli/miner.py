@@ -33,9 +33,27 @@ def miner(
         float | None, typer.Option(help="Room for attention's keys and values.")
     ] = None,
     threads: Annotated[int | None, typer.Option(help="CPU threads of the model.")] = None,
+    max_model_len: Annotated[
+        int | None, typer.Option(help="Ids of prompt and completion together.")
+    ] = None,
+    tensor_parallel: Annotated[
+        int | None, typer.Option(help="Devices that share one copy of the model; 1.")
+    ] = None,
     max_samples: Annotated[int | None, typer.Option(help="Samples of a unit; 256.")] = None,
     models: Annotated[
         Path | None, typer.Option(help="Folder of downloaded models; Hugging Face's cache.")
+    ] = None,
+    engine_log: Annotated[
+        Path | None, typer.Option(help="What the engine prints; a file beside the hotkey.")
+    ] = None,
+    poll_seconds: Annotated[
+        float | None, typer.Option(help="Pause before asking again for work; 1.")
+    ] = None,
+    switch_seconds: Annotated[
+        float | None, typer.Option(help="Time without work before another model is loaded; 30.")
+    ] = None,
+    stop_seconds: Annotated[
+        float | None, typer.Option(help="Grace of a unit at the end; 10.")
     ] = None,
 ) -> None:
     """Generate until Ctrl-C or SIGTERM. Each option can be set as RELIQUARY_MINER_<NAME> too."""
@@ -51,19 +69,25 @@ def miner(
         "max_batch": max_batch,
         "memory_gib": memory_gib,
         "threads": threads,
+        "max_model_len": max_model_len,
+        "tensor_parallel": tensor_parallel,
         "max_samples": max_samples,
         "models": models,
+        "engine_log": engine_log,
+        "poll_seconds": poll_seconds,
+        "switch_seconds": switch_seconds,
+        "stop_seconds": stop_seconds,
     }
     _run(settings_from(MinerSettings, options))
 
 
 def _run(settings: "MinerSettings") -> None:
-    from miner.node import run_miner
-
     from gateway.logs import configure_logs
+    from miner.engines.base import EngineError
+    from miner.node import run_miner
     from protocol.client import GatewayRefused
     from protocol.keys import HotkeyError
 
     configure_logs()
-    with reported(HotkeyError, GatewayRefused, OSError):
+    with reported(HotkeyError, GatewayRefused, EngineError, OSError):
         run_miner(settings)

@@ -80,6 +80,7 @@ def miner_plan(
     """Return how miner ``number`` (from 1) is started."""
     miner, name = plan.miners[number - 1], f"miner-{number}"
     arguments = ["miner", *_node_arguments(plan, layout, name, url), "--engine", miner.engine]
+    arguments += ["--engine-log", str(layout.logs / f"{name}.engine.log")]
     if miner.cheat is not None:
         arguments += ["--engine-factory", factory_path(miner.engine, miner.cheat)]
     return Plan(name, COMMAND_LINE, tuple(arguments), environment)
