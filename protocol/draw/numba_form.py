@@ -180,15 +180,19 @@ def _philox(x0, x1, k0, k1, x2, x3):
 
 @compiled
 def _fill_words(first, position, key, words):
-    """Write the words of the ids from ``first`` (a multiple of 4) on into ``words`` [4 n]."""
+    """Write the words of the ids from ``first`` (a multiple of 4) on into ``words`` [4 n].
+
+    The word of id ``first + 4 b + w`` goes to place ``n w + b``: whole vectors are stored at once.
+    """
     start = np.uint64(first) >> np.uint64(2)
     k0, k1, k2, k3 = np.uint64(key[0]), np.uint64(key[1]), np.uint64(key[2]), np.uint64(key[3])
-    for block in range(words.shape[0] // 4):
+    count = words.shape[0] // 4
+    for block in range(count):
         x0, x1, x2, x3 = _philox(start + np.uint64(block), np.uint64(position), k0, k1, k2, k3)
-        words[4 * block] = np.uint32(x0)
-        words[4 * block + 1] = np.uint32(x1)
-        words[4 * block + 2] = np.uint32(x2)
-        words[4 * block + 3] = np.uint32(x3)
+        words[block] = np.uint32(x0)
+        words[count + block] = np.uint32(x1)
+        words[2 * count + block] = np.uint32(x2)
+        words[3 * count + block] = np.uint32(x3)
 
 
 @compiled
@@ -292,15 +296,18 @@ def _best(row, peaks, key, position, temperature, floor, edge, words):
         _fill_words(start, position, key, words)
         if not _any_within(words, limit):
             continue
-        for index in range(min(BLOCK, row.shape[0] - start)):
-            if words[index] > limit:
+        for place in range(BLOCK):
+            if words[place] > limit:
                 continue
-            logit = np.float64(row[start + index])
-            if logit < floor or (edge >= 0 and logit == row[edge] and start + index >= edge):
+            index = start + 4 * (place % (BLOCK // 4)) + place // (BLOCK // 4)
+            if index >= row.shape[0]:
                 continue
-            score = logit + temperature * _gumbel(words[index])
-            if score > best or (score == best and start + index < best_id):
-                best, best_id = score, start + index
+            logit = np.float64(row[index])
+            if logit < floor or (edge >= 0 and logit == row[edge] and index >= edge):
+                continue
+            score = logit + temperature * _gumbel(words[place])
+            if score > best or (score == best and index < best_id):
+                best, best_id = score, index
                 limit = _word_limit(peak, best, temperature)
     return best_id
 

@@ -1,0 +1,1 @@
+"""Benchmarks: what the forced draw costs, and what the audit finds."""
