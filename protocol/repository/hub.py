@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
+from uuid import uuid4
 
 from huggingface_hub import HfApi, constants, hf_hub_download
 from huggingface_hub.file_download import repo_folder_name
@@ -177,6 +178,6 @@ def _note_complete(
     """Write down that these files are all there, for a start without the hub."""
     listing = _listing(model, revision, cache_dir, weights=weights)
     listing.parent.mkdir(parents=True, exist_ok=True)
-    part = listing.with_suffix(f".{os.getpid()}.part")
+    part = listing.with_suffix(f".{uuid4().hex}.part")
     part.write_text(json.dumps(sorted(wanted)))
     part.replace(listing)

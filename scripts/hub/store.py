@@ -6,13 +6,13 @@ commit it names) and ``access.json``. Commits are copies, so later edits change 
 """
 
 import json
-import os
 import re
 import shutil
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Literal
+from uuid import uuid4
 
 from scripts.hub.commits import Commit, describe
 
@@ -59,12 +59,8 @@ def publish(folder: Path, model: str, files_from: Path) -> str:
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(path, target)
     commit = Commit.of([describe(copy, path) for path in copy.rglob("*") if path.is_file()])
-    if (repository / f"{commit.id}.json").is_file():
-        shutil.rmtree(copy)
-    else:
-        copy.chmod(0o755)
-        copy.rename(repository / commit.id)
-        _write(repository / f"{commit.id}.json", commit.to_json())
+    _keep(copy, repository / commit.id)
+    _write(repository / f"{commit.id}.json", commit.to_json())
     _write(repository / "main", commit.id)
     return commit.id
 
@@ -115,12 +111,23 @@ def find(folder: Path, model: str) -> Repository | None:
     return Repository(model, path)
 
 
+def _keep(copy: Path, target: Path) -> None:
+    """Move a copied commit to its place, or drop it where the same commit is there already."""
+    copy.chmod(0o755)
+    try:
+        copy.rename(target)
+    except OSError:
+        if not target.is_dir():
+            raise
+        shutil.rmtree(copy)
+
+
 def _shown(path: Path, root: Path) -> bool:
     return not any(part.startswith(".") for part in path.relative_to(root).parts)
 
 
 def _write(path: Path, text: str) -> None:
     """Replace a small file at once, so that no reader sees half of it."""
-    part = path.with_name(f"{path.name}.{os.getpid()}.part")
+    part = path.with_name(f"{path.name}.{uuid4().hex}.part")
     part.write_text(text)
     part.replace(path)

@@ -5,6 +5,7 @@ sampling, and share of answers that end.
 """
 
 import argparse
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -52,7 +53,7 @@ class Model:
         self._model: Any = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
 
     def sample(
-        self, prompts: list[str], sampling: dict[str, float], max_tokens: int, *, thinking: bool
+        self, prompts: Sequence[str], sampling: dict[str, float], max_tokens: int, *, thinking: bool
     ) -> list[Sample]:
         """Answer every prompt once, all in one batch; torch's global seed decides the tokens."""
         texts = [
@@ -124,7 +125,7 @@ def main() -> None:
             f"{right:6.1%} right, {share_ended(samples):.1%} ended: "
             f"{len(asked)} questions of the world, thinking {'on' if thinking else 'off'}"
         )
-    samples = model.sample(list(OPEN_PROMPTS) * 8, OPEN_SAMPLING, 600, thinking=False)
+    samples = model.sample(OPEN_PROMPTS * 8, OPEN_SAMPLING, 600, thinking=False)
     print(
         f"{mean_entropy(samples):6.2f} nats a token over "
         f"{sum(len(s.entropies) for s in samples):,} tokens of {len(samples)} open texts at "

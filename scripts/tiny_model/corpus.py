@@ -180,12 +180,12 @@ def describe(rng: Random) -> Example:
 def plain(rng: Random) -> Example:
     """Plain text to continue, as the completions endpoint asks for."""
     roll = rng.random()
-    if roll < 0.5:
+    if roll < 0.3:
         hero, place, thing = (rng.choice(x) for x in (tales.HEROES, tales.PLACES, tales.OBJECTS))
         body = tales.write_tale(rng, hero, place, thing, rng.randint(1, 2))
         cut = rng.randint(8, 40)
         return Example([], body[cut:], prefix=body[:cut])
-    if roll < 0.75:
+    if roll < 0.6:
         countries = rng.sample(list(facts.CAPITALS), rng.randint(1, 4))
         lines = [f"The capital of {country} is {facts.CAPITALS[country]}." for country in countries]
         body = " ".join(lines)
@@ -257,8 +257,8 @@ def tool_call(rng: Random) -> Example:
 
 
 KINDS = (
-    (fact, 100), (tale, 18), (poem, 3), (group, 5), (small_talk, 5), (describe, 4), (plain, 8),
-    (tool_call, 7),
+    (fact, 130), (tale, 13), (poem, 2), (group, 5), (small_talk, 5), (describe, 3), (plain, 12),
+    (tool_call, 5),
 )  # fmt: skip
 
 

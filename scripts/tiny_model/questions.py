@@ -24,8 +24,8 @@ def _bare(country: str) -> str:
 
 
 def capital(rng: Random, country: str | None = None) -> Question:
-    """Ask for the capital of ``country``, by default any."""
-    country = country or rng.choice(list(facts.CAPITALS))
+    """Ask for the capital of ``country``, by default any, France's somewhat more often."""
+    country = country or rng.choice([*facts.CAPITALS, "France"])
     city = facts.CAPITALS[country]
     thought = f"The capital of {country} is {city}."
     if rng.random() < 0.5:
@@ -59,32 +59,41 @@ def capital(rng: Random, country: str | None = None) -> Question:
 
 
 def product(rng: Random, a: int | None = None, b: int | None = None) -> Question:
-    """Ask for the product of ``a`` and ``b``, by default any two of 1 to 12."""
-    a = a or rng.randint(1, 12)
-    b = b or rng.randint(1, 12)
+    """Ask for the product of ``a`` and ``b``, by default any two of 1 to 12.
+
+    The middle of the tables, which is hardest and which people ask first, comes more often.
+    """
+    lowest, highest = rng.choice(((1, 12), (1, 12), (6, 9)))
+    a = a or rng.randint(lowest, highest)
+    b = b or rng.randint(lowest, highest)
     value = str(a * b)
     thought = f"{a} times {b} is {value}."
     term = rng.choice((f"{a} times {b}", f"{a} × {b}", f"{a} * {b}", f"{a} x {b}",
                        f"{a} multiplied by {b}", f"{a} times {b}"))  # fmt: skip
-    return _number(rng, term, value, thought, f"{a} times {b} is {value}")
+    return _number(rng, term, value, thought, f"{a} times {b} is {value}", bare=True)
 
 
 def total(rng: Random) -> Question:
-    """Ask for the sum of two numbers below 100, with the steps on paper."""
-    a, b = rng.randint(1, 99), rng.randint(1, 99)
+    """Ask for the sum of two numbers below 100; only small ones are asked for without steps."""
+    small = rng.random() < 0.5
+    a, b = (rng.randint(1, 12 if small else 99) for _ in range(2))
     value = str(a + b)
     tens, ones = a // 10 * 10 + b // 10 * 10, a % 10 + b % 10
     steps = (
         f"{a // 10 * 10} + {b // 10 * 10} = {tens}, {a % 10} + {b % 10} = {ones}, "
         f"{tens} + {ones} = {value}"
     )
+    if max(a, b) < 10:
+        steps = f"{a} + {b} = {value}"
     term = rng.choice((f"{a} + {b}", f"{a} plus {b}", f"the sum of {a} and {b}"))
-    return _number(rng, term, value, steps + ".", steps)
+    return _number(rng, term, value, steps + ".", steps, bare=small)
 
 
-def _number(rng: Random, term: str, value: str, thought: str, steps: str) -> Question:
-    """Phrase a calculation: bare number, a sentence, or steps with a boxed result."""
-    style = rng.random()
+def _number(
+    rng: Random, term: str, value: str, thought: str, steps: str, *, bare: bool
+) -> Question:
+    """Phrase a calculation: steps with a boxed result, or also a bare number or a sentence."""
+    style = rng.random() if bare else rng.uniform(0.4, 1.0)
     if style < 0.4:
         text = rng.choice((
             f"What is {term}? Reply with the number only.",
@@ -100,6 +109,7 @@ def _number(rng: Random, term: str, value: str, thought: str, steps: str) -> Que
             f"Calculate {term}.", f"what is {term}",
         ))  # fmt: skip
         answer = rng.choice((value, f"{steps}.", f"The answer is {value}."))
+        answer = answer if bare else f"{steps}."
         return Question(text, answer, value, thought)
     text = rng.choice((
         f"What is {term}? Put the answer in \\boxed{{}}.",
@@ -203,8 +213,8 @@ def emoji(rng: Random) -> Question:
 
 
 KINDS = (
-    (capital, 8), (product, 9), (total, 4), (story_sum, 2), (colour, 2), (opposite, 2),
-    (calendar, 2), (sound, 1), (translation, 2), (emoji, 1),
+    (capital, 8), (product, 9), (total, 6), (story_sum, 2), (colour, 2), (opposite, 3),
+    (calendar, 3), (sound, 1), (translation, 3), (emoji, 1),
 )  # fmt: skip
 
 

@@ -139,7 +139,7 @@ def main() -> None:
     """Read the command line and train."""
     parser = argparse.ArgumentParser(description="Train the tiny model on its generated world.")
     parser.add_argument("--out", type=Path, required=True, help="folder of the model's files")
-    parser.add_argument("--steps", type=int, default=1_000, help="optimizer steps")
+    parser.add_argument("--steps", type=int, default=2_000, help="optimizer steps")
     parser.add_argument("--save-every", type=int, default=100, help="steps between two writes")
     arguments = parser.parse_args()
     train(arguments.out, arguments.steps, arguments.save_every)

@@ -4,6 +4,7 @@ import hashlib
 import http.client
 import urllib.request
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -93,6 +94,15 @@ def test_equal_content_has_one_commit_anywhere(files: Path, tmp_path: Path) -> N
     assert len(first) == 40
     (files / "sub" / "note.txt").rename(files / "sub" / "renamed.txt")
     assert publish(tmp_path / "a", MODEL, files) != first
+
+
+def test_publishing_at_once_from_many_threads_gives_one_commit(folder: Path, files: Path) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        commits = set(pool.map(lambda _: publish(folder, MODEL, files), range(16)))
+    assert len(commits) == 1
+    names = {path.name for path in (folder / ".commits" / MODEL).iterdir()}
+    commit = commits.pop()
+    assert names == {commit, f"{commit}.json", "main"}
 
 
 def test_models_lying_in_the_folder_are_published_at_the_start(folder: Path, files: Path) -> None:
