@@ -23,6 +23,7 @@ from gateway.api.state import State, StateOf
 from gateway.catalog.lookup import Catalog
 from gateway.errors import GatewayError
 from gateway.intake.pool import IntakePool
+from gateway.lock import sole_user
 from gateway.neurons import Neurons
 from gateway.orders import background
 from gateway.settings import GatewaySettings
@@ -57,9 +58,11 @@ def create_app(
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        async with opened(settings, chain, clock) as state:
-            app.state.gateway = state
-            yield
+        settings.data.mkdir(parents=True, exist_ok=True)
+        with sole_user(settings.data):
+            async with opened(settings, chain, clock) as state:
+                app.state.gateway = state
+                yield
 
     app = FastAPI(
         title="Reliquary Batch",
@@ -88,8 +91,10 @@ def create_app(
 async def opened(
     settings: GatewaySettings, chain: Chain, clock: Callable[[], float]
 ) -> AsyncIterator[State]:
-    """Open the gateway's parts and run its background work; close all of it on leaving."""
-    settings.data.mkdir(parents=True, exist_ok=True)
+    """Open the gateway's parts and run its background work; close all of it on leaving.
+
+    The data folder exists and is this process's own.
+    """
     # What a killed process was reading is of no use to anybody.
     shutil.rmtree(settings.incoming, ignore_errors=True)
     settings.incoming.mkdir()

@@ -70,7 +70,7 @@ async def list_batches(
     principal: Customer, state: StateOf, limit: PageLimit = 20, after: Cursor = None
 ) -> BatchList:
     """Return a page of batches, newest first."""
-    cursor = None if after is None else _order_id(after) or after
+    cursor = None if after is None else _cursor(after)
     rows, has_more = await reading.list_orders(state.store, principal.account_id, limit, cursor)
     data = [await _shown(state, row) for row in rows]
     return BatchList(
@@ -162,6 +162,15 @@ async def _shown(state: State, order: Order) -> Batch:
 def _order_id(batch_id: str) -> str | None:
     match = _BATCH_ID.fullmatch(batch_id)
     return None if match is None else match[1]
+
+
+def _cursor(after: str) -> str:
+    order_id = _order_id(after)
+    if order_id is None:
+        raise GatewayError(
+            400, "invalid_request", "after must be the id of one of your batches.", "after"
+        )
+    return order_id
 
 
 def _known_order_id(batch_id: str) -> str:

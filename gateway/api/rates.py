@@ -1,4 +1,4 @@
-"""Limits on nodes: a rate for every proven hotkey, and a budget for bodies not proven yet."""
+"""Limits on nodes: a rate for every proven hotkey, and a budget for their bodies."""
 
 import math
 from collections import OrderedDict
@@ -53,7 +53,7 @@ class RateLimit:
 
 
 class BodyBudget:
-    """Bounds the bytes of all bodies that are held in memory before their sender is proven."""
+    """Bounds the bytes of all bodies of nodes that are held in memory at once."""
 
     def __init__(self, limit: int) -> None:
         self._free = limit

@@ -1,6 +1,7 @@
 """Signed requests of nodes: who sends, proven over the raw body before anything is parsed."""
 
 import asyncio
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Annotated, TypeVar
 
@@ -72,8 +73,8 @@ class Call:
             )
 
 
-async def signed_call(request: Request, state: StateOf) -> Call:
-    """Prove the sender of a request.
+async def signed_call(request: Request, state: StateOf) -> AsyncIterator[Call]:
+    """Prove the sender of a request, and hold its share of memory until it is answered.
 
     Checks, in order: the hotkey that the headers name is registered; the signature over method,
     target and body is its own, fresh, for this gateway and new; its rate limit, which therefore
@@ -89,8 +90,8 @@ async def signed_call(request: Request, state: StateOf) -> Call:
     with state.body_budget.reserve(int(length)):
         body = await request.body()
         await _verify(request, state, body)
-    state.node_rates.take(neuron.hotkey)
-    return Call(neuron, body)
+        state.node_rates.take(neuron.hotkey)
+        yield Call(neuron, body)
 
 
 async def _registered(request: Request, state: State) -> Neuron:

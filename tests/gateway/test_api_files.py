@@ -12,6 +12,8 @@ import openai
 import pytest
 from live_gateway import LiveGateway, live_gateway
 
+from gateway.store.tables import File, new_id
+
 LIMIT = 33_554_432
 LINE = b'{"custom_id":"q1","method":"POST","url":"/v1/chat/completions","body":{}}\n'
 
@@ -273,8 +275,22 @@ def test_head_of_a_download(gateway: LiveGateway) -> None:
 
 def test_list_is_the_newest_hundred(gateway: LiveGateway) -> None:
     client = gateway.client(gateway.new_key("hundred"))
-    ids = [client.files.create(file=LINE, purpose="batch").id for _ in range(102)]
-    assert [row.id for row in client.files.list()] == ids[:1:-1]
+    first = client.files.create(file=LINE, purpose="batch").id
+
+    async def copy(count: int) -> list[str]:
+        """Add rows of the same file, as many uploads would."""
+        async with gateway.state.store.write() as session:
+            row = await session.get(File, first)
+            assert row is not None
+            copies = [
+                File(**row.model_dump() | {"id": f"file-{new_id()}", "created_at_ms": at})
+                for at in range(row.created_at_ms + 1, row.created_at_ms + 1 + count)
+            ]
+            session.add_all(copies)
+            return [made.id for made in copies]
+
+    ids = gateway.run(copy(101))
+    assert [row.id for row in client.files.list()] == ids[:0:-1]
 
 
 def test_upload_cut_short_leaves_nothing(gateway: LiveGateway) -> None:

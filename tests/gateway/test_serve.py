@@ -13,6 +13,7 @@ import httpx
 import pytest
 from pydantic import ValidationError
 
+from gateway.lock import sole_user
 from gateway.serve import listen
 from gateway.settings import GatewaySettings
 
@@ -86,6 +87,16 @@ def test_a_taken_port_is_told_in_a_line(tmp_path: Path) -> None:
         _, err = process.communicate(timeout=60)
     assert process.returncode == 1
     assert "Address already in use" in err.splitlines()[-1]
+    assert "Traceback" not in err
+
+
+def test_a_folder_has_one_gateway(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    with sole_user(data), started(data) as process:
+        _, err = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert "another gateway uses the data folder" in err.splitlines()[-1]
     assert "Traceback" not in err
 
 
