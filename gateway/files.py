@@ -1,5 +1,6 @@
 """Customers' files, uploaded or delivered by orders: bytes are objects, facts are rows."""
 
+import asyncio
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -114,8 +115,8 @@ async def on_local_disk(store: Store, row: File, folder: Path) -> AsyncIterator[
     path = folder / f"{uuid4().hex}.input"
     try:
         with path.open("xb") as file:
-            async for piece in store.objects.stream(row.object_key, end=row.bytes):
-                file.write(piece)
+            async for piece in pieces(store, row.object_key, 0, row.bytes):
+                await asyncio.to_thread(file.write, piece)
         yield path
     finally:
         path.unlink(missing_ok=True)

@@ -39,5 +39,5 @@ def configure_logs(level: int = logging.INFO) -> None:
     root.handlers[:] = [handler]
     root.setLevel(level)
     # These say at INFO what our own lines say already, or name every statement and request.
-    for name in ("uvicorn", "httpx", "python_multipart", "alembic"):
+    for name in ("uvicorn", "httpx", "httpx2", "huggingface_hub", "python_multipart", "alembic"):
         logging.getLogger(name).setLevel(logging.WARNING)

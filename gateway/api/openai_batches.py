@@ -5,6 +5,7 @@ import re
 import shutil
 from typing import Annotated
 
+import structlog
 from fastapi import APIRouter, Depends, Path, Request
 
 from gateway.accounts import Principal
@@ -26,6 +27,8 @@ from gateway.orders import life, reading
 from gateway.orders.placing import Placement, find_idempotent, place
 from gateway.orders.quote import Quote, QuoteRequest, quote
 from gateway.store.tables import Dialect, File, Order, OrderStatus
+
+log = structlog.get_logger("gateway.batches")
 
 SEED_BITS = 53
 
@@ -125,7 +128,7 @@ async def _create(
         drawn_seed=state.random_bits(SEED_BITS),
     )
     try:
-        return await place(
+        order = await place(
             state.store,
             principal.account_id,
             quoted,
@@ -135,6 +138,16 @@ async def _create(
         )
     finally:
         await asyncio.to_thread(shutil.rmtree, quoted.intake.folder, ignore_errors=True)
+    log.info(
+        "order placed",
+        order_id=order.id,
+        model=order.model,
+        revision=order.revision,
+        lines=order.lines_usable,
+        refused=order.lines_refused,
+        samples=order.samples_total,
+    )
+    return order
 
 
 async def _quote(state: State, wanted: CreateBatch, source: File) -> Quote:
