@@ -1,6 +1,5 @@
 """``reliquary up``, the whole network in one command, and ``reliquary chain``."""
 
-import signal
 import threading
 import time
 from contextlib import suppress
@@ -19,10 +18,6 @@ KINDS_OF_CHEAT = "\b\nKinds of cheat:\n" + "\n".join(
 )
 
 chain = typer.Typer(help="The local chain that nodes register on.", no_args_is_help=True)
-
-
-class _Stopped(BaseException):
-    """The user asked for the end."""
 
 
 class EngineChoice(StrEnum):
@@ -68,6 +63,7 @@ def up(
     from scripts.up.layout import NetworkError
     from scripts.up.network import Network
     from scripts.up.plans import MinerPlan, NetworkPlan, default_engine
+    from scripts.up.stopping import Stopped, stop_on_signal
 
     name = default_engine() if engine is EngineChoice.auto else engine.value
     try:
@@ -83,10 +79,10 @@ def up(
         dtype=dtype.value,
         unit_samples=unit_samples,
     )
-    _stop_on_signal()
+    stop_on_signal()
     network = Network(plan, lambda line: print(line, flush=True))
     print(f"starting {len(plan.miners)} miners ({name}), {validators} validators", flush=True)
-    with suppress(_Stopped), reported(NetworkError), network:
+    with suppress(Stopped), reported(NetworkError), network:
         print(f"\nbase URL  {network.base_url}\nAPI key   {network.api_key}")
         print(f"model     {network.env()['RELIQUARY_MODEL']} at {network.revision}")
         print(f"          also in {network.layout.environment}; Ctrl-C stops\n", flush=True)
@@ -111,15 +107,3 @@ def register(
             address, coldkey or address, validator_permit=validator
         )
     typer.echo(f"{neuron.uid} {address}")
-
-
-def _stop_on_signal() -> None:
-    """Let the first Ctrl-C or SIGTERM stop the network, even while it still starts."""
-
-    def stop(number: int, frame: object) -> None:
-        for other in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(other, signal.SIG_IGN)
-        raise _Stopped
-
-    signal.signal(signal.SIGINT, stop)
-    signal.signal(signal.SIGTERM, stop)

@@ -12,6 +12,9 @@ from scripts.showcase.customer import DemoError
 from scripts.showcase.story import EXAMPLE, run
 from scripts.up.layout import NetworkError
 from scripts.up.plans import default_engine
+from scripts.up.stopping import Stopped, stop_on_signal
+
+INTERRUPTED = 130
 
 
 def demo(
@@ -26,11 +29,14 @@ def demo(
     name = default_engine() if engine is EngineChoice.auto else engine.value
     why = "" if name == "vllm" or engine is not EngineChoice.auto else " (vLLM is not installed)"
     console.print(f"Engine of the miners: {name}{why}")
+    stop_on_signal()
     try:
         good = run(file, out.resolve(), name, console)
     except (DemoError, NetworkError, OSError) as error:
         print(f"demo: {error}", file=sys.stderr)
         sys.exit(1)
+    except Stopped:
+        sys.exit(INTERRUPTED)
     sys.exit(0 if good else 1)
 
 

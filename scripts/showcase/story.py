@@ -33,6 +33,7 @@ from scripts.showcase.customer import (
 )
 from scripts.showcase.tables import Sample, answers_table, show_refused
 from scripts.showcase.watch import Watch, is_suspended
+from scripts.up.follow import last_lines
 from scripts.up.network import OWN_NAME, Network
 from scripts.up.plans import MODEL, MinerPlan, NetworkPlan
 
@@ -169,14 +170,17 @@ class _Demo:
         receipts.write_bytes(watch.receipts())
         command = [sys.executable, "-P", "-m", "scripts.showcase.audit"]
         environment = {**os.environ, **self._network.environment}
-        done = subprocess.run(
-            [*command, str(receipts), str(delivery.output)],
-            stdout=subprocess.PIPE,
-            env={name: value for name, value in environment.items() if value is not None},
-            text=True,
-        )
+        log = self._network.layout.logs / "audit.log"
+        with log.open("wb") as errors:
+            done = subprocess.run(
+                [*command, str(receipts), str(delivery.output)],
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                env={name: value for name, value in environment.items() if value is not None},
+            )
         if done.returncode:
-            return Audit([], [f"the audit's process ended with status {done.returncode}"])
+            last = " ".join(last_lines(log, 1))
+            return Audit([], [f"the audit ended with status {done.returncode}: {last}"])
         found = json.loads(done.stdout)
         return Audit([Sample(**sample) for sample in found["samples"]], found["failures"])
 

@@ -14,6 +14,8 @@ POLL_SECONDS = 0.2
 NAME_WIDTH = 12
 
 _LEVELS = frozenset({"info", "warning", "error", "critical"})
+# One line a request: for the file.
+_QUIET = frozenset({"gateway.http"})
 _UNSHOWN = frozenset({"event", "level", "logger", "timestamp", "exception"})
 
 
@@ -72,6 +74,8 @@ def _readable(line: bytes) -> str | None:
     except ValueError:
         return None
     if not isinstance(entry, dict) or entry.get("level") not in _LEVELS or "event" not in entry:
+        return None
+    if entry["level"] == "info" and entry.get("logger") in _QUIET:
         return None
     time = str(entry.get("timestamp", ""))[11:19]
     values = "".join(
