@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import ParamSpec, Self, TypeVar
 
 from gateway.errors import GatewayError
-from gateway.intake.job import IntakeJob, run_intake
+from gateway.intake.file import run_intake
+from gateway.intake.job import IntakeJob
 from gateway.intake.outcome import FileRefusal, Intake
 from gateway.intake.worker import first_model, prepare, process_id
 

@@ -185,7 +185,7 @@ class RequestReader:
 
     def _prompt_ids(self, values: list[object]) -> list[int]:
         if len(values) > MAX_PROMPT_TOKENS:
-            raise too_long(len(values), MAX_PROMPT_TOKENS)
+            raise too_long(f"{len(values):,}", MAX_PROMPT_TOKENS)
         if any(isinstance(value, str | list) for value in values):
             raise invalid("prompt", "one prompt: a text or a list of token ids", values)
         ids = [integer(value) for value in values]
@@ -199,10 +199,10 @@ class RequestReader:
         return [found for found in ids if found is not None]
 
 
-def too_long(length: int, limit: int) -> LineRefused:
-    """The refusal of a line whose own prompt is over a limit, both in ids."""
+def too_long(found: str, limit: int) -> LineRefused:
+    """The refusal of a line whose own prompt is over a limit, in ids."""
     return LineRefused(
-        "context_too_long", f"The prompt has {length:,} tokens; at most {limit:,} are allowed."
+        "context_too_long", f"The prompt has {found} tokens; at most {limit:,} are allowed."
     )
 
 

@@ -32,6 +32,8 @@ class Settings:
 
     def first_difference(self, other: "Settings") -> str | None:
         """The name of the first member in which two lines differ; None where they are equal."""
+        if self == other:
+            return None
         for field in fields(self):
             if getattr(self, field.name) != getattr(other, field.name):
                 return field.name

@@ -10,6 +10,7 @@ import signal
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from functools import cache
 from types import FrameType
 from typing import NoReturn
 
@@ -213,13 +214,18 @@ def _overtime(_number: int, _frame: FrameType | None) -> NoReturn:
     raise _Overtime
 
 
+@cache
+def _catch_overtime() -> None:
+    """Give the signal to ``_overtime``, once in a process's life; main thread only."""
+    signal.signal(signal.SIGVTALRM, _overtime)
+
+
 @contextmanager
 def _cpu_limit(seconds: float) -> Iterator[None]:
     """Raise ``_Overtime`` once the process has computed for ``seconds``; main thread only."""
-    before = signal.signal(signal.SIGVTALRM, _overtime)
+    _catch_overtime()
     signal.setitimer(signal.ITIMER_VIRTUAL, seconds)
     try:
         yield
     finally:
         signal.setitimer(signal.ITIMER_VIRTUAL, 0)
-        signal.signal(signal.SIGVTALRM, before)

@@ -56,13 +56,13 @@ class IntakeWriter:
         self.refused += 1
         self.first_refusal = self.first_refusal or line
 
-    def accept(self, request: Request, ids: list[int]) -> None:
-        """Write a usable line with its prompt ids, of which there is at least one.
+    def accept(self, request: Request, ids: np.ndarray) -> None:
+        """Write a usable line with its prompt ids, u32 and at least one.
 
         Its first sample index counts on from the samples of earlier lines with the same ids
         (the forced draw, section 1).
         """
-        encoded = np.asarray(ids, dtype="<u4").tobytes()
+        encoded = ids.astype("<u4", copy=False).tobytes()
         digest = hashlib.sha256(encoded).digest()
         index = self._samples.get(digest, 0)
         self._samples[digest] = index + request.settings.n

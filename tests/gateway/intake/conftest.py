@@ -13,7 +13,8 @@ from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, 
 
 from gateway.catalog.lookup import Catalog
 from gateway.intake import outcome
-from gateway.intake.job import IntakeJob, run_intake
+from gateway.intake.file import run_intake
+from gateway.intake.job import IntakeJob
 from gateway.intake.outcome import FileRefusal, Intake
 from scripts.hub import HubServer, publish
 

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from gateway.intake import job as job_module
+from gateway.intake import file as file_module
 from gateway.intake import lines as lines_module
+from gateway.intake import verdict as verdict_module
 from gateway.intake.outcome import FileRefusal, Intake
 from protocol.sampling import Sampling
 
@@ -273,9 +274,9 @@ def test_two_objects_on_a_line_refuse_it(chat: Make, read: Any) -> None:
 @pytest.mark.parametrize(
     ("module", "limit", "value", "reason"),
     [
-        (job_module, "MAX_FILE_BYTES", 100, "file_too_large"),
-        (job_module, "MAX_LINES", 2, "too_many_lines"),
-        (job_module, "MAX_FILE_TOKENS", 30, "too_many_tokens"),
+        (file_module, "MAX_FILE_BYTES", 100, "file_too_large"),
+        (file_module, "MAX_LINES", 2, "too_many_lines"),
+        (verdict_module, "MAX_FILE_TOKENS", 30, "too_many_tokens"),
     ],
 )
 def test_limits_come_before_all_else(
@@ -299,7 +300,7 @@ def test_exactly_50_000_lines_that_are_not_blank(run: Any, completion: Make, rea
 def test_tokens_of_refused_lines_do_not_count(
     completion: Make, read: Any, monkeypatch: Any
 ) -> None:
-    monkeypatch.setattr(job_module, "MAX_FILE_TOKENS", 30)
+    monkeypatch.setattr(verdict_module, "MAX_FILE_TOKENS", 30)
     lines = [
         completion("q1", prompt=[1] * 30),
         completion("q2", prompt=[1] * 40_000),

@@ -1,7 +1,9 @@
 """The worker processes: real ones, that read files, hang, die and are replaced."""
 
 import asyncio
+import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -135,3 +137,33 @@ def _runs(process: int) -> bool:
         return False
     status = Path(f"/proc/{process}/stat")
     return not (status.exists() and status.read_text().rpartition(")")[2].split()[0] == "Z")
+
+
+async def test_memory_does_not_grow_with_the_file(pool: IntakePool, job: IntakeJob) -> None:
+    """The many lines' ids alone would be 80 MB as Python lists."""
+    line = (
+        '{"custom_id":"q%d","method":"POST","url":"/v1/completions","body":{"prompt":[%s],"n":2}}\n'
+    )
+    ids = ",".join(["7"] * 25_000)
+
+    async def peak(lines: int) -> int:
+        with job.input_path.open("w") as file:
+            file.writelines(line % (number, ids) for number in range(lines))
+        intake = await pool.intake(replace(job, endpoint="/v1/completions"))
+        assert (intake.usable_lines, intake.prompt_tokens) == (lines, lines * 25_000)
+        return (await pool._run(resource.getrusage, resource.RUSAGE_SELF)).ru_maxrss
+
+    few = await peak(10)
+    many = await peak(400)
+    assert many - few < 40_000  # KiB
+
+
+async def test_a_long_text_is_refused_in_little_memory(pool: IntakePool, job: IntakeJob) -> None:
+    line = CHAT.replace(b"q1", b"q2").replace(b'"hi"', b'"' + b"long text " * 400_000 + b'"')
+    job.input_path.write_bytes(CHAT + line + CHAT.replace(b"q1", b"q3"))
+    intake = await pool.intake(job)
+    assert (intake.usable_lines, intake.refused_lines) == (2, 1)
+    refused = json.loads((job.folder / "refused.jsonl").read_text())
+    assert refused["error"]["code"] == "context_too_long"
+    usage = await pool._run(resource.getrusage, resource.RUSAGE_SELF)
+    assert usage.ru_maxrss < 300_000  # KiB; encoding all of it takes 900,000
