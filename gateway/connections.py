@@ -15,14 +15,17 @@ from gateway.api.errors import error_object
 
 # From the opening of a connection, or the first byte of a further request, to its last header.
 HEADER_SECONDS: Final = 20.0
+# A client that takes nothing of its answer for this long is given up.
+STALL_SECONDS: Final = 120.0
 MAX_CONNECTIONS: Final = 4_096
 MAX_HEADER_BYTES: Final = 32 * 1024
 
 
 class BoundedProtocol(H11Protocol):
-    """One connection that is closed when it idles before a request or is one too many."""
+    """One connection, closed when it idles before a request, reads nothing, or is one too many."""
 
     _header_timer: asyncio.TimerHandle | None = None
+    _stall_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Start the clock of the first request."""
@@ -33,8 +36,9 @@ class BoundedProtocol(H11Protocol):
         self._watch_header()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Stop the clock."""
+        """Stop the clocks."""
         self._stop_watching()
+        self._stop_stalling()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -44,6 +48,17 @@ class BoundedProtocol(H11Protocol):
             self._stop_watching()
         elif self._header_timer is None:
             self._watch_header()
+
+    def pause_writing(self) -> None:
+        """Start the clock of a client that does not read."""
+        super().pause_writing()
+        self._stop_stalling()
+        self._stall_timer = self.loop.call_later(STALL_SECONDS, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        """Stop the clock: the client has read."""
+        self._stop_stalling()
+        super().resume_writing()
 
     def send_400_response(self, msg: str) -> None:
         """Answer what is no HTTP request in the shape of every other error."""
@@ -78,3 +93,8 @@ class BoundedProtocol(H11Protocol):
         if self._header_timer is not None:
             self._header_timer.cancel()
             self._header_timer = None
+
+    def _stop_stalling(self) -> None:
+        if self._stall_timer is not None:
+            self._stall_timer.cancel()
+            self._stall_timer = None

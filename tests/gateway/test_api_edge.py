@@ -292,6 +292,34 @@ def test_half_requests_are_closed(
         assert_closed(connection)
 
 
+def test_readers_that_stall_are_given_up(
+    gateway: LiveGateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    size = 30_000_000
+    file_id = gateway.client().files.create(file=b"x" * size, purpose="batch").id
+    given_up = threading.Event()
+    lost = connections.BoundedProtocol.connection_lost
+
+    def note(protocol: connections.BoundedProtocol, error: Exception | None) -> None:
+        lost(protocol, error)
+        if protocol.scope and protocol.scope["path"].endswith(f"{file_id}/content"):
+            given_up.set()
+
+    monkeypatch.setattr(connections.BoundedProtocol, "connection_lost", note)
+    monkeypatch.setattr(connections, "STALL_SECONDS", 0.2)
+    head = (
+        f"GET /api/openai/v1/files/{file_id}/content HTTP/1.1\r\nHost: x\r\n"
+        f"Authorization: {gateway.auth['Authorization']}\r\n\r\n"
+    )
+    with connect(gateway) as connection:
+        connection.sendall(head.encode())
+        assert given_up.wait(30)
+        received = b""
+        with contextlib.suppress(ConnectionResetError):
+            received = read_all(connection)
+    assert len(received) < size
+
+
 def test_half_a_body_is_refused(gateway: LiveGateway, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gateway.api.middleware.BODY_PAUSE_SECONDS", 0.2)
     head = (
