@@ -18,7 +18,8 @@ from miner.engines.base import EngineCrashed, EngineError, EngineSettings
 from miner.engines.channel import pack, receive
 from protocol.messages import Stack, Work
 
-CLOSE_SECONDS = 15.0
+# An engine has nothing to lose: it gets a moment to end what it started, then it is killed.
+CLOSE_SECONDS = 5.0
 LAST_LINE_CHARACTERS = 300
 ERRORS: dict[str, type[EngineError]] = {
     kind.__name__: kind
