@@ -6,7 +6,7 @@ from fastapi import Depends, Request, Security
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
 from gateway.accounts import ORDERS_WRITE, Principal, authenticate, invalid_key, require_scope
-from gateway.api.state import State, StateOf
+from gateway.api.state import StateOf
 
 _bearer = HTTPBearer(
     scheme_name="workspaceKey",
@@ -28,13 +28,9 @@ async def customer(
     """
     if credentials is None or len(request.headers.getlist("authorization")) != 1:
         raise invalid_key()
-    principal = await authenticate(state.store, credentials.credentials, _now_ms(state))
+    principal = await authenticate(state.store, credentials.credentials, state.now_ms())
     require_scope(principal, ORDERS_WRITE)
     return principal
-
-
-def _now_ms(state: State) -> int:
-    return state.now_ms()
 
 
 Customer = Annotated[Principal, Depends(customer)]
