@@ -8,8 +8,9 @@ from gateway.intake.fields import CHAT
 from gateway.intake.job import IntakeJob
 from gateway.intake.lines import MAX_FILE_BYTES, MAX_LINES, count_lines, read_lines
 from gateway.intake.outcome import FileRefusal, Intake
+from gateway.intake.prompt import MAX_PROMPT_TOKENS, too_long
 from gateway.intake.refusal import LineRefused
-from gateway.intake.request import MAX_PROMPT_TOKENS, Refused, Request, RequestReader, too_long
+from gateway.intake.request import Refused, Request, RequestReader
 from gateway.intake.template import TemplateUnusable
 from gateway.intake.tokenizer import ModelTokenizer, TokenizerUnusable, load_tokenizer
 from gateway.intake.verdict import invalid_file, judge, too_many_tokens

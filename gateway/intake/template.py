@@ -5,29 +5,18 @@ Jinja's immutable sandbox, in a worker process with a memory limit, for a bounde
 length.
 """
 
-import json
-import signal
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from datetime import UTC, datetime
-from functools import cache
-from types import FrameType
 from typing import NoReturn
 
 import jinja2
 from jinja2 import nodes
-from jinja2.exceptions import SecurityError
-from jinja2.ext import Extension, loopcontrols
-from jinja2.parser import Parser
-from jinja2.runtime import Context
-from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from gateway.intake.refusal import LineRefused
+from gateway.intake.sandbox import MAX_CHARACTERS, Overtime, cpu_limit, sandbox
 from gateway.intake.variables import read_variables
 
-MAX_CHARACTERS = 4 * 1024 * 1024
 MAX_CPU_SECONDS = 5.0
-MAX_POWER = 1_000_000
 
 # What the renderer itself provides; everything else that a template reads is the customer's to set.
 _STANDARD = frozenset(
@@ -58,36 +47,6 @@ class TemplateUnusable(Exception):
     """The template cannot serve any line: it does not compile, or does not end in bounded time."""
 
 
-class _Overtime(Exception):
-    """The CPU time of one rendering is spent."""
-
-
-class _Generation(Extension):
-    """``{% generation %}`` marks what an assistant wrote; its body is rendered as it stands."""
-
-    tags = {"generation"}  # noqa: RUF012 - the base class declares it so
-
-    def parse(self, parser: Parser) -> list[nodes.Node]:
-        """Parse up to ``{% endgeneration %}``."""
-        next(parser.stream)
-        return parser.parse_statements(("name:endgeneration",), drop_needle=True)
-
-
-class _Sandbox(ImmutableSandboxedEnvironment):
-    """The immutable sandbox, whose products and powers are bounded before they are computed."""
-
-    intercepted_binops = frozenset({"*", "**"})
-
-    def call_binop(self, context: Context, operator: str, left: object, right: object) -> object:
-        """Compute ``left * right`` or ``left ** right`` where the outcome is of bounded size."""
-        if operator == "**" and not (_small(left) and _small(right, 64)):
-            raise SecurityError("a power is too large")
-        for text, times in ((left, right), (right, left)):
-            if isinstance(text, Sequence) and not _small(times, MAX_CHARACTERS // (len(text) + 1)):
-                raise SecurityError("a repetition is too long")
-        return super().call_binop(context, operator, left, right)
-
-
 class ChatTemplate:
     """One compiled chat template.
 
@@ -100,16 +59,16 @@ class ChatTemplate:
     """
 
     def __init__(self, source: str, special_tokens: Mapping[str, str]) -> None:
-        environment = _environment()
+        environment = sandbox()
         try:
-            with _cpu_limit(MAX_CPU_SECONDS):
+            with cpu_limit(MAX_CPU_SECONDS):
                 tree = environment.parse(source)
                 reads = read_variables(tree)
                 self._knows_developer = any(
                     constant.value == "developer" for constant in tree.find_all(nodes.Const)
                 )
                 self._template = environment.from_string(tree)
-        except _Overtime:
+        except Overtime:
             raise TemplateUnusable("it does not compile in bounded time") from None
         except (*_TEMPLATE_ERRORS, SyntaxError) as error:
             raise TemplateUnusable(f"it does not compile: {error}") from None
@@ -155,9 +114,11 @@ class ChatTemplate:
             "strftime_now": datetime.fromtimestamp(clock, UTC).strftime,
         }
         try:
-            with _cpu_limit(MAX_CPU_SECONDS):
-                return "".join(_bounded(self._template.generate(names)))
-        except _Overtime:
+            with cpu_limit(MAX_CPU_SECONDS):
+                text = "".join(_bounded(self._template.generate(names)))
+            text.encode("utf-8")  # a template can write half a surrogate pair
+            return text
+        except Overtime:
             raise TemplateUnusable("it does not end in bounded time") from None
         except _TEMPLATE_ERRORS as error:
             raise LineRefused(
@@ -166,36 +127,12 @@ class ChatTemplate:
             ) from None
 
 
-def _environment() -> jinja2.Environment:
-    environment = _Sandbox(
-        trim_blocks=True, lstrip_blocks=True, extensions=[_Generation, loopcontrols]
-    )
-    environment.filters["tojson"] = _to_json
-    return environment
-
-
-def _to_json(
-    value: object,
-    ensure_ascii: bool = False,
-    indent: int | None = None,
-    separators: tuple[str, str] | None = None,
-    sort_keys: bool = False,
-) -> str:
-    return json.dumps(
-        value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys
-    )
-
-
 def _raise_exception(message: str) -> NoReturn:
     raise jinja2.TemplateError(message)
 
 
 def _as_system(message: Mapping[str, object]) -> Mapping[str, object]:
     return {**message, "role": "system"} if message["role"] == "developer" else message
-
-
-def _small(value: object, bound: int = MAX_POWER) -> bool:
-    return not isinstance(value, int) or abs(value) <= bound
 
 
 def _bounded(pieces: Iterator[str]) -> Iterator[str]:
@@ -208,24 +145,3 @@ def _bounded(pieces: Iterator[str]) -> Iterator[str]:
                 f"The rendered prompt is longer than {MAX_CHARACTERS:,} characters.",
             )
         yield piece
-
-
-def _overtime(_number: int, _frame: FrameType | None) -> NoReturn:
-    raise _Overtime
-
-
-@cache
-def _catch_overtime() -> None:
-    """Give the signal to ``_overtime``, once in a process's life; main thread only."""
-    signal.signal(signal.SIGVTALRM, _overtime)
-
-
-@contextmanager
-def _cpu_limit(seconds: float) -> Iterator[None]:
-    """Raise ``_Overtime`` once the process has computed for ``seconds``; main thread only."""
-    _catch_overtime()
-    signal.setitimer(signal.ITIMER_VIRTUAL, seconds)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_VIRTUAL, 0)

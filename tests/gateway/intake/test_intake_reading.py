@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Callable
-from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 import pytest
@@ -105,10 +105,10 @@ def test_the_deepest_that_is_read() -> None:
     st.sampled_from(["e", "E"]),
 )
 def test_an_integer_is_exact_in_every_spelling(digits: int, exponent: int, mark: str) -> None:
-    exact = Decimal(digits).scaleb(exponent)
+    exact = Fraction(digits) * Fraction(10) ** exponent
     found = integer(read_json(f"{digits}{mark}{exponent}".encode()))
-    if exact == exact.to_integral_value() and abs(exact) <= 2**63:
-        assert found == int(exact)
+    if exact.denominator == 1 and abs(exact) <= 2**63:
+        assert found == exact
     else:
         assert found is None or found == exact
 

@@ -154,6 +154,8 @@ def test_a_template_may_refuse_a_conversation() -> None:
         "{{ raise_exception.__globals__['json'] }}",
         "{{ 9 ** 9 ** 9 }}",
         "{{ 'a' * 10 ** 9 }}",
+        "{% set n = namespace(x=9) %}{% for i in range(99) %}{% set n.x = n.x * n.x %}{% endfor %}",
+        "{{ '\\ud800' }}",
         "{{ 10 ** 9 * [1] }}",
         "{{ range(10 ** 9) | list }}",
         "{% include 'x' %}",
