@@ -16,11 +16,10 @@ notice a change of this file.
 """
 
 import math
-from concurrent.futures import Executor
-from itertools import pairwise
 
 import numpy as np
 
+from protocol.draw.arguments import checked
 from protocol.draw.compiled import compiled, inlined
 from protocol.draw.philox import MULTIPLIER_0, MULTIPLIER_1, WEYL_0, WEYL_1
 
@@ -59,6 +58,8 @@ def draw_rows(
             exact values, float32 rounds them.
         vocabulary_size: V of the draw.
 
+    The interpreter lock is not held, so threads that split a batch between them run side by side.
+
     Returns:
         int64 [R]; ``NOT_DRAWN`` for a row that holds NaN or +inf, or whose logits are all -inf.
 
@@ -66,40 +67,9 @@ def draw_rows(
         ValueError: a shape does not fit, or a parameter is out of its range.
         TypeError: the logits are not float32.
     """
-    arguments = _checked(logits, keys, positions, temperature, top_k, top_p, min_p, vocabulary_size)
+    arguments = checked(logits, keys, positions, temperature, top_k, top_p, min_p, vocabulary_size)
     drawn = np.empty(len(logits), dtype=np.int64)
     _draw_rows(*arguments, drawn)
-    return drawn
-
-
-def draw_rows_threaded(
-    executor: Executor,
-    pieces: int,
-    logits: np.ndarray,
-    keys: np.ndarray,
-    positions: np.ndarray,
-    temperature: np.ndarray,
-    top_k: np.ndarray,
-    top_p: np.ndarray,
-    min_p: np.ndarray,
-    vocabulary_size: int,
-) -> np.ndarray:
-    """Return ``draw_rows`` with the rows cut into ``pieces`` for the threads of ``executor``.
-
-    The loop holds no interpreter lock, so threads run side by side.
-    """
-    arguments = _checked(logits, keys, positions, temperature, top_k, top_p, min_p, vocabulary_size)
-    drawn = np.empty(len(logits), dtype=np.int64)
-    *per_row, size = arguments
-    edges = np.linspace(0, len(logits), pieces + 1).astype(int)
-    waiting = [
-        executor.submit(
-            _draw_rows, *(rows[start:stop] for rows in per_row), size, drawn[start:stop]
-        )
-        for start, stop in pairwise(edges)
-    ]
-    for piece in waiting:
-        piece.result()
     return drawn
 
 
@@ -121,37 +91,6 @@ def kth_largest(logits: np.ndarray, k: int) -> float:
     peaks = np.empty(-(-len(logits) // BLOCK), dtype=np.float32)
     _find_peaks(logits, peaks)
     return float(_kth_largest(logits, peaks, k))
-
-
-def _checked(logits, keys, positions, temperature, top_k, top_p, min_p, vocabulary_size):
-    """Return the arguments as the compiled loop takes them."""
-    if logits.dtype != np.float32:
-        raise TypeError(f"logits must be float32, not {logits.dtype}")
-    if logits.ndim != 2 or not 1 <= vocabulary_size <= logits.shape[1]:
-        raise ValueError(
-            f"logits of shape {logits.shape} do not hold rows of {vocabulary_size} ids"
-        )
-    rows = len(logits)
-    if keys.shape != (rows, 4):
-        raise ValueError(f"keys must have shape ({rows}, 4), not {keys.shape}")
-    columns = {
-        "positions": np.ascontiguousarray(positions, dtype=np.uint32),
-        "temperature": np.ascontiguousarray(temperature, dtype=np.float64),
-        "top_k": np.ascontiguousarray(top_k, dtype=np.int64),
-        "top_p": np.ascontiguousarray(top_p, dtype=np.float64),
-        "min_p": np.ascontiguousarray(min_p, dtype=np.float64),
-    }
-    for name, column in columns.items():
-        if column.shape != (rows,):
-            raise ValueError(f"{name} must have shape ({rows},), not {column.shape}")
-    if not (columns["temperature"] > 0).all():
-        raise ValueError("temperature must be above 0; there is no greedy draw")
-    return (
-        np.ascontiguousarray(logits),
-        np.ascontiguousarray(keys, dtype=np.uint32),
-        *columns.values(),
-        np.int64(vocabulary_size),
-    )
 
 
 @inlined

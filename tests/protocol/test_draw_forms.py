@@ -135,14 +135,20 @@ def test_no_rows_draw_nothing():
         assert found.shape == (0,)
 
 
-def test_threads_draw_the_same():
+def test_threads_may_draw_at_once():
     rng = np.random.default_rng(5)
-    logits = rng.normal(0, 3, (7, 3_000)).astype(np.float32)
-    sampled = [Sampling(top_p=0.8), Sampling(), Sampling(top_k=3)] * 3
-    columns = arguments(sampled[:7], [rng.bytes(32) for _ in range(7)], list(range(7)))
-    with ThreadPoolExecutor(2) as executor:
-        found = numba_form.draw_rows_threaded(executor, 3, logits, *columns, 3_000)
-    assert found.tolist() == numba_form.draw_rows(logits, *columns, 3_000).tolist()
+    logits = rng.normal(0, 3, (8, 3_000)).astype(np.float32)
+    sampled = [Sampling(top_p=0.8), Sampling(), Sampling(top_k=3), Sampling(min_p=0.1)] * 2
+    columns = arguments(sampled, [rng.bytes(32) for _ in range(8)], list(range(8)))
+    whole = numba_form.draw_rows(logits, *columns, 3_000)
+
+    def half(rows: slice) -> np.ndarray:
+        return numba_form.draw_rows(logits[rows], *(column[rows] for column in columns), 3_000)
+
+    with ThreadPoolExecutor(4) as executor:
+        halves = list(executor.map(half, [slice(0, 4), slice(4, 8)] * 10))
+    for first, second in zip(halves[::2], halves[1::2], strict=True):
+        assert np.concatenate([first, second]).tolist() == whole.tolist()
 
 
 @pytest.mark.parametrize(
