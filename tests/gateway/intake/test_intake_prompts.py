@@ -9,10 +9,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, processors
-from transformers import PreTrainedTokenizerFast
+from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 Make = Callable[..., dict[str, Any]]
 COMPLETIONS = "/v1/completions"
+TINY = Path(__file__).parents[3] / "scripts" / "tiny_model" / "weights"
 
 
 def user(content: object) -> dict[str, object]:
@@ -267,3 +268,26 @@ def config_folder(model_folder: Path, tmp_path: Path, config: dict[str, object])
     (folder / "tokenizer.json").write_bytes((model_folder / "tokenizer.json").read_bytes())
     (folder / "tokenizer_config.json").write_text(json.dumps(config))
     return folder
+
+
+@pytest.mark.parametrize("tools", [None, [{"type": "function", "function": {"name": "f"}}]])
+def test_the_tiny_model_has_the_ids_that_transformers_gives(
+    tools: list[dict[str, object]] | None, chat: Make, read: Any
+) -> None:
+    theirs = AutoTokenizer.from_pretrained(str(TINY))
+    conversations = [
+        [user("What is the capital of France?")],
+        [{"role": "system", "content": "Be terse."}, user("7 × 8 = ?\n\nÉcris 😀")],
+        [user("a"), {"role": "assistant", "content": "<think>\nb\n</think>\n\nc"}, user("d")],
+    ]
+    outcome = read(
+        [chat(f"q{i}", messages=m, tools=tools) for i, m in enumerate(conversations)],
+        tokenizer_folder=TINY,
+        vocabulary_size=len(theirs),
+    )
+    assert outcome.prompts == [
+        theirs.apply_chat_template(
+            m, tools=tools, add_generation_prompt=True, tokenize=True, return_dict=False
+        )
+        for m in conversations
+    ]
