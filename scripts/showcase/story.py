@@ -1,7 +1,7 @@
 """The demo from start to end.
 
-The cheat is the first miner to come up and is sent the file alone, so that it surely gets work; the
-honest miners start while it is found out, and finish what it spoiled.
+The cheat is up when the file is sent, the honest miners start after that: so the cheat surely gets
+work, and they finish what it spoiled.
 """
 
 import json
@@ -108,9 +108,11 @@ class _Demo:
         say(f"Starting hub, gateway, validator and {CHEAT_NODE}, which will cheat ...")
         with _started(network):
             say(f"Gateway at {network.base_url} after {time.monotonic() - began:.0f} s.")
-            say(f"Sending {file}; the honest miners start once {CHEAT_NODE} is at work.")
+            say(f"Sending {file}; the honest miners start now.")
             client = OpenAI(base_url=network.base_url, api_key=network.api_key)
-            batch, watch = self._order(client, file, endpoint)
+            batch = self._place(client, file, endpoint)
+            network.start_nodes(HONEST_NODES)
+            batch, watch = self._follow(client, batch)
             delivery = download(client, batch, self._out)
             say("Auditing everything delivered once more, in a process of its own ...")
             audit = self._audit(watch, delivery)
@@ -120,10 +122,12 @@ class _Demo:
         say(f"{time.monotonic() - began:.0f} s in all.")
         return good
 
-    def _order(self, client: OpenAI, file: Path, endpoint: str) -> tuple[Batch, Watch]:
-        """Order ``file`` and show its progress until it has ended."""
+    def _place(self, client: OpenAI, file: Path, endpoint: str) -> Batch:
+        return place(client, file, endpoint, MODEL, self._network.revision)
+
+    def _follow(self, client: OpenAI, batch: Batch) -> tuple[Batch, Watch]:
+        """Show the progress of a batch until it has ended; return its last state and figures."""
         network = self._network
-        batch = place(client, file, endpoint, MODEL, network.revision)
         order_id = batch.id.removeprefix("batch_")
         watch = Watch(network.origin, network.api_key, order_id, network.hotkey(CHEAT_NODE))
         columns = (
@@ -139,8 +143,6 @@ class _Demo:
             def show(batch: Batch) -> None:
                 network.check()
                 watch.look()
-                if batch.status != "validating":
-                    self._start_honest()
                 counts, void = batch.request_counts, watch.cheat.void + watch.others.void
                 assert counts is not None
                 done = counts.completed + counts.failed
@@ -153,14 +155,6 @@ class _Demo:
                 )
 
             return follow(client, batch, show), watch
-
-    def _start_honest(self) -> None:
-        """Start the honest miners, once: the cheat holds its first lease and stays alone a while.
-
-        They take some seconds to come up, in which it is found out.
-        """
-        if not set(HONEST_NODES) <= set(self._network.started()):
-            self._network.start_nodes(HONEST_NODES)
 
     def _audit(self, watch: Watch, delivery: Delivery) -> Audit:
         """Audit all receipts in a process of its own and return what it found."""
@@ -202,7 +196,7 @@ class _Demo:
             with tempfile.TemporaryDirectory() as folder:
                 tales = Path(folder) / "tales.jsonl"
                 write_tales(tales)
-                self._order(client, tales, "/v1/chat/completions")
+                self._follow(client, self._place(client, tales, "/v1/chat/completions"))
             if self._suspended():
                 return True
         return False
