@@ -7,13 +7,14 @@ bytes.
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import Any, Protocol
-from uuid import UUID, uuid5
 
 from gateway.orders.evidence import Delivered
 from gateway.store.tables import Order
 
 CHAT = "/v1/chat/completions"
+_ENCODER = json.JSONEncoder(ensure_ascii=True, separators=(",", ":"))
 
 
 class Decoder(Protocol):
@@ -111,7 +112,8 @@ def receipt_lines(line: Line) -> bytes:
         sample.receipt(line.custom_id, line.index, choice)
         for choice, sample in sorted(line.samples.items())
     )
-    return b"".join(_line(receipt.model_dump()) for receipt in receipts)
+    texts = (receipt.model_dump_json(ensure_ascii=True) for receipt in receipts)
+    return "".join(f"{text}\n" for text in texts).encode("ascii")
 
 
 def _choice(index: int, text: str, reason: str, *, chat: bool) -> dict[str, Any]:
@@ -122,8 +124,8 @@ def _choice(index: int, text: str, reason: str, *, chat: bool) -> dict[str, Any]
 
 
 def _id(order: Order, kind: str, number: int) -> str:
-    return uuid5(UUID(order.id), f"{kind}/{number}").hex
+    return sha256(f"{order.id}/{kind}/{number}".encode("ascii")).hexdigest()[:32]
 
 
 def _line(value: dict[str, Any]) -> bytes:
-    return json.dumps(value, ensure_ascii=True, separators=(",", ":")).encode("ascii") + b"\n"
+    return _ENCODER.encode(value).encode("ascii") + b"\n"
