@@ -83,7 +83,8 @@ class IntakePool:
 
     async def _run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         try:
-            worker = await asyncio.wait_for(self._idle.get(), self._wait_seconds)
+            async with asyncio.timeout(self._wait_seconds):
+                worker = await self._idle.get()
         except TimeoutError:
             raise _unavailable("Too many input files are being read") from None
         try:

@@ -5,7 +5,6 @@ import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 from gateway.catalog.lookup import Catalog, Model
 from gateway.catalog.names import check_commit, check_model_name
@@ -13,9 +12,6 @@ from gateway.intake.job import IntakeJob
 from gateway.intake.outcome import Intake
 from gateway.intake.pool import IntakePool
 from protocol.repository import ModelFacts
-
-Dialect = Literal["openai", "openrelay", "native"]
-
 
 @dataclass(frozen=True)
 class QuoteRequest:
@@ -27,7 +23,6 @@ class QuoteRequest:
         metadata: the batch's metadata; ``model`` and ``revision`` are read here.
         input_path: the input file on the local disk.
         grader: name of the grader, or None.
-        dialect: the mount by which the order came.
     """
 
     endpoint: str
@@ -35,7 +30,6 @@ class QuoteRequest:
     metadata: Mapping[str, str]
     input_path: Path
     grader: str | None = None
-    dialect: Dialect = "openai"
 
 
 @dataclass(frozen=True)
