@@ -13,6 +13,7 @@ from gateway.intake.outcome import Intake
 from gateway.intake.pool import IntakePool
 from protocol.repository import ModelFacts
 
+
 @dataclass(frozen=True)
 class QuoteRequest:
     """What a customer asks for, its body fields already checked by the route.
