@@ -93,10 +93,10 @@ def _value(value: Any) -> str:
 
 
 def last_lines(path: Path, number: int = 3) -> list[str]:
-    """Return the last lines of a log that are not blank."""
+    """Return the last lines of a log that are not blank, a role's own ones as a person reads."""
     if not path.exists():
         return []
     with path.open("rb") as file:
         file.seek(max(0, path.stat().st_size - 8_192))
-        lines = file.read().decode("utf-8", "replace").splitlines()
-    return [line for line in lines if line.strip()][-number:]
+        lines = [line for line in file.read().splitlines() if line.strip()]
+    return [_readable(line) or line.decode("utf-8", "replace") for line in lines[-number:]]

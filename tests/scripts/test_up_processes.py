@@ -202,6 +202,6 @@ def test_a_line_written_in_two_pieces_is_shown_once_whole(tmp_path: Path):
 
 def test_last_lines_skip_blank_ones(tmp_path: Path):
     log = tmp_path / "log"
-    log.write_text("one\n\ntwo\n\nthree\n\n")
-    assert last_lines(log, 2) == ["two", "three"]
+    log.write_text('one\n\ntwo\n\n{"event": "stopped", "level": "info", "timestamp": ""}\n\n')
+    assert last_lines(log, 2) == ["two", " stopped"]
     assert last_lines(tmp_path / "absent") == []
