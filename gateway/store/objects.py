@@ -16,6 +16,8 @@ from obstore.store import LocalStore, S3Store
 from uuid_utils.compat import uuid7
 
 CHUNK = 8 * 1024 * 1024
+# Bounds the memory that sending a file takes.
+PARTS_AT_ONCE = 2
 DRAFTS = "drafts"
 
 
@@ -40,9 +42,7 @@ class Objects:
             ObjectExists: the key is taken.
         """
         try:
-            await obstore.put_async(
-                self._store, key, content, mode="create", chunk_size=CHUNK, use_multipart=False
-            )
+            await obstore.put_async(self._store, key, content, mode="create", use_multipart=False)
         except AlreadyExistsError as error:
             raise ObjectExists(key) from error
 
@@ -121,7 +121,9 @@ class LocalObjects(Objects):
     async def put(self, key: str, content: bytes | Path) -> None:
         """Create an object (see ``Objects.put``)."""
         draft = f"{DRAFTS}/{uuid7()}"
-        await obstore.put_async(self._store, draft, content, chunk_size=CHUNK)
+        await obstore.put_async(
+            self._store, draft, content, chunk_size=CHUNK, max_concurrency=PARTS_AT_ONCE
+        )
         try:
             await asyncio.to_thread(_sync, self._root / draft)
             await obstore.rename_async(self._store, draft, key, overwrite=False)
@@ -146,7 +148,14 @@ class S3Objects(Objects):
         try:
             await self.size(key)
         except ObjectMissing:
-            await obstore.put_async(self._store, key, content, chunk_size=CHUNK, use_multipart=True)
+            await obstore.put_async(
+                self._store,
+                key,
+                content,
+                use_multipart=True,
+                chunk_size=CHUNK,
+                max_concurrency=PARTS_AT_ONCE,
+            )
             return
         raise ObjectExists(key)
 
