@@ -52,7 +52,6 @@ class VllmEngine:
 
     def __init__(self) -> None:
         self._engine: LLMEngine | None = None
-        self._settings = EngineSettings()
 
     def load(self, folder: Path, model: str, revision: str, settings: EngineSettings) -> None:
         """Load the snapshot in ``folder`` and check that the draw is live.
@@ -75,10 +74,11 @@ class VllmEngine:
         if settings.threads is not None:
             import_module("torch").set_num_threads(settings.threads)
         try:
-            self._engine = LLMEngine.from_engine_args(EngineArgs(**_engine_args(folder, settings)))
+            self._engine = LLMEngine.from_engine_args(
+                EngineArgs(**self._arguments(folder, settings))
+            )
         except (ValueError, NotImplementedError) as error:
             raise EngineError(f"vLLM refuses {model}@{revision[:12]}: {error}") from error
-        self._settings = settings
         self._check_draw()
 
     def stack(self) -> Stack:
@@ -95,6 +95,10 @@ class VllmEngine:
             parallelism=config.parallel_config.tensor_parallel_size,
         )
 
+    def vocabulary(self) -> int:
+        """Return the rows of the loaded model's embedding."""
+        return self._loaded().model_config.get_vocab_size()
+
     def generate(self, work: Work, progress: Progress, cancelled: Cancelled) -> list[list[int]]:
         """Return the ids of every sample of ``work``, in order.
 
@@ -102,13 +106,14 @@ class VllmEngine:
             GenerationCancelled: ``cancelled`` said so; the engine is free again.
             UnitRefused: the unit does not fit this model or its context.
         """
-        config = self._loaded().model_config
-        check_work(work, config.max_model_len, config.get_vocab_size())
+        check_work(work, self._loaded().model_config.max_model_len, self.vocabulary())
         keys = work_keys(work)
+        # vLLM refuses end ids that the model does not know; they can never be drawn.
+        end_ids = [token for token in work.end_ids if token < self.vocabulary()]
         requests = (
             (
                 work.prompts[sample.prompt],
-                _params(key, work.sampling, work.vocabulary_size, work.end_ids),
+                _params(key, work.sampling, work.vocabulary_size, end_ids),
             )
             for key, sample in zip(keys, work.samples, strict=True)
         )
@@ -126,6 +131,35 @@ class VllmEngine:
         if self._engine is not None:
             self._engine.engine_core.shutdown()
             self._engine = None
+
+    def processor(self) -> str:
+        """Return the path of the logits processor that the pinned runner takes."""
+        return V2_PROCESSOR if os.environ["VLLM_USE_V2_MODEL_RUNNER"] == "1" else V1_PROCESSOR
+
+    def _arguments(self, folder: Path, settings: EngineSettings) -> dict[str, Any]:
+        """Return the arguments of vLLM's engine."""
+        from vllm.platforms import current_platform
+
+        on_cpu = current_platform.is_cpu()
+        memory = settings.memory_gib or (CPU_MEMORY_GIB if on_cpu else None)
+        return {
+            "model": str(folder),
+            "skip_tokenizer_init": True,
+            "dtype": settings.dtype,
+            "hf_overrides": {"head_dtype": "float32"},
+            # Keeps the repository's sampling defaults out.
+            "generation_config": "vllm",
+            "logits_processors": [self.processor()],
+            "logprobs_mode": "raw_logits",
+            "max_logprobs": CHECK_LOGPROBS,
+            "max_num_seqs": settings.max_batch,
+            # -1: the model's context, or what of it fits the memory.
+            "max_model_len": settings.max_model_len or -1,
+            "kv_cache_memory_bytes": None if memory is None else int(memory * GIB),
+            "tensor_parallel_size": settings.tensor_parallel,
+            "enforce_eager": on_cpu,
+            "disable_log_stats": True,
+        }
 
     def _loaded(self) -> "LLMEngine":
         if self._engine is None:
@@ -161,7 +195,7 @@ class VllmEngine:
         Raises:
             DrawNotLive: an id is not the one that the reference draws from vLLM's own logits.
         """
-        vocabulary = self._loaded().model_config.get_vocab_size()
+        vocabulary = self.vocabulary()
         requests: list[tuple[list[int], SamplingParams]] = []
         for key in CHECK_KEYS:
             params = _params(key, CHECK_SAMPLING, vocabulary, [])
@@ -181,33 +215,6 @@ class VllmEngine:
                     "vLLM's tokens do not follow the forced draw: its logits processor is not live "
                     "in this version or configuration; nothing generated here would pass an audit"
                 )
-
-
-def _engine_args(folder: Path, settings: EngineSettings) -> dict[str, Any]:
-    """Return the arguments of vLLM's engine; a dictionary, as builds differ in what they know."""
-    from vllm.platforms import current_platform
-
-    on_cpu = current_platform.is_cpu()
-    memory = settings.memory_gib or (CPU_MEMORY_GIB if on_cpu else None)
-    pinned_v2 = os.environ["VLLM_USE_V2_MODEL_RUNNER"] == "1"
-    return {
-        "model": str(folder),
-        "skip_tokenizer_init": True,
-        "dtype": settings.dtype,
-        "hf_overrides": {"head_dtype": "float32"},
-        # Keeps the repository's sampling defaults out.
-        "generation_config": "vllm",
-        "logits_processors": [V2_PROCESSOR if pinned_v2 else V1_PROCESSOR],
-        "logprobs_mode": "raw_logits",
-        "max_logprobs": CHECK_LOGPROBS,
-        "max_num_seqs": settings.max_batch,
-        # -1: the model's context, or what of it fits the memory.
-        "max_model_len": settings.max_model_len or -1,
-        "kv_cache_memory_bytes": None if memory is None else int(memory * GIB),
-        "tensor_parallel_size": settings.tensor_parallel,
-        "enforce_eager": on_cpu,
-        "disable_log_stats": True,
-    }
 
 
 def _params(

@@ -119,7 +119,8 @@ def test_ends_are_drawn_and_limits_are_exact(vllm, make_work, chat_prompts):
 def test_only_the_lease_says_what_ends_a_sample(vllm, make_work, chat_prompts):
     work = make_work(chat_prompts, 20, max_tokens=200, temperature=0.6)
     own = work.end_ids
-    other = work.model_copy(update={"end_ids": [work.vocabulary_size - 1]})
+    # The second id is none of the model's and can never be drawn.
+    other = work.model_copy(update={"end_ids": [work.vocabulary_size - 1, 1_000_000]})
     samples = vllm.generate(other)
     assert_legal(other, samples)
     assert any(set(own) & set(ids[:-1]) for ids in samples)
