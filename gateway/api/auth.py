@@ -5,8 +5,8 @@ from typing import Annotated
 from fastapi import Depends, Request, Security
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
-from gateway.accounts import ORDERS_WRITE, Principal, authenticate, invalid_key, require_scope
 from gateway.api.state import StateOf
+from gateway.api_keys import ORDERS_WRITE, Principal, authenticate, invalid_key, require_scope
 
 _bearer = HTTPBearer(
     scheme_name="workspaceKey",

@@ -5,9 +5,9 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
-from gateway.accounts import ORDERS_WRITE
 from gateway.api.create_batch import ENDPOINTS
 from gateway.api.models import METADATA_SCHEMA, UUID, Error
+from gateway.api_keys import ORDERS_WRITE
 
 _ALWAYS = (401, 403, 404, 500)
 _DESCRIPTIONS = {

@@ -8,7 +8,6 @@ from typing import Annotated
 import structlog
 from fastapi import APIRouter, Depends, Path, Request
 
-from gateway.accounts import Principal
 from gateway.api.auth import Customer
 from gateway.api.batch_object import batch_object
 from gateway.api.create_batch import (
@@ -21,6 +20,7 @@ from gateway.api.documented import CREATE_BATCH_BODY, answers, with_scope
 from gateway.api.models import Batch, BatchList, Queue
 from gateway.api.requests import Cursor, PageLimit, given_once, json_bytes
 from gateway.api.state import State, StateOf
+from gateway.api_keys import Principal
 from gateway.errors import GatewayError
 from gateway.files import find_input, on_local_disk
 from gateway.orders import life, reading

@@ -4,7 +4,7 @@ import sys
 
 import typer
 
-from scripts.cli import bench, customers, gateway, hub, miner, network, validator
+from scripts.cli import accounts, bench, gateway, hub, keys, miner, network, validator
 from scripts.cli.failure import Failure
 from scripts.cli.forward import REST
 
@@ -22,8 +22,8 @@ app.command("miner")(miner.miner)
 app.command("validator")(validator.validator)
 app.command("hub")(hub.hub)
 app.command("tiny-model", context_settings=REST)(hub.tiny_model)
-app.add_typer(customers.keys, name="keys")
-app.add_typer(customers.accounts, name="accounts")
+app.add_typer(keys.keys, name="keys")
+app.add_typer(accounts.accounts, name="accounts")
 app.add_typer(network.chain, name="chain")
 app.add_typer(bench.bench, name="bench")
 

@@ -15,9 +15,10 @@ import pytest
 from live_gateway import LiveGateway, live_gateway
 
 from gateway import connections
-from gateway.accounts import AccountError, create_account, create_key
+from gateway.accounts import AccountError, create_account, set_account_state
 from gateway.api.middleware import FloodGate
-from gateway.store.tables import Account, AccountState
+from gateway.api_keys import create_key
+from gateway.store.tables import AccountState
 
 TYPES = {
     500: "server_error",
@@ -100,17 +101,9 @@ def test_official_client_sees_the_right_exceptions(gateway: LiveGateway) -> None
 def test_closed_account(gateway: LiveGateway) -> None:
     key = gateway.new_key("closing")
 
-    async def close() -> None:
-        async with gateway.state.store.write() as session:
-            account = await create_account(gateway.state.store, "closing", 0)
-            row = await session.get(Account, account.id)
-            assert row is not None
-            row.state = AccountState.CLOSED
-            session.add(row)
-
     with pytest.raises(openai.NotFoundError):
         gateway.client(key).files.retrieve("file-x")
-    gateway.run(close())
+    gateway.run(set_account_state(gateway.state.store, "closing", AccountState.CLOSED))
     with pytest.raises(openai.PermissionDeniedError) as refused:
         gateway.client(key).files.list()
     assert refused.value.code == "orders_unavailable"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.accounts import authenticate
+from gateway.api_keys import authenticate
 from gateway.settings import GatewaySettings
 from gateway.store.engine import Store
 from gateway.store.objects import open_objects

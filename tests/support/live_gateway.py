@@ -13,8 +13,9 @@ from typing import Any, TypeVar
 import openai
 import structlog
 
-from gateway.accounts import ORDERS_WRITE, create_account, create_key
+from gateway.accounts import create_account
 from gateway.api.state import State
+from gateway.api_keys import ORDERS_WRITE, create_key
 from gateway.app import create_app
 from gateway.serve import Server, listen, make_server
 from gateway.settings import GatewaySettings
