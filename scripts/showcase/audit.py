@@ -6,7 +6,7 @@ model, and holds the text of the output file to the audited ids. Prints one JSON
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -30,18 +30,44 @@ def main() -> None:
     lines = receipts_path.read_bytes().splitlines()
     receipts = [SampleReceipt.model_validate_json(line) for line in lines]
     output = [json.loads(line) for line in output_path.read_bytes().splitlines()]
-    failures = [
-        f"{_name(receipt)}: {reason}"
-        for receipt in receipts
-        if (reason := fault(receipt)) is not None
-    ]
+    failures: list[str] = []
     if receipts:
-        failures += _model_failures(receipts, output)
+        statement = receipts[0].lease.statement
+        folder = download(statement["model"], statement["revision"], weights=True)
+        failures = failures_of(receipts, output, folder)
     samples = [
         Sample(receipt.custom_id, receipt.choice, receipt.miner, len(receipt.token_ids))
         for receipt in receipts
     ]
     print(json.dumps({"samples": [asdict(sample) for sample in samples], "failures": failures}))
+
+
+def failures_of(
+    receipts: Sequence[SampleReceipt], output: Sequence[Mapping[str, Any]], folder: Path
+) -> list[str]:
+    """Return everything that does not hold of a delivery, a line each; empty where all does.
+
+    Args:
+        receipts: of all delivered samples, of one order.
+        output: the rows of the output file.
+        folder: the files of the model at the order's commit.
+    """
+    failures = [
+        f"{_name(receipt)}: {reason}"
+        for receipt in receipts
+        if (reason := fault(receipt)) is not None
+    ]
+    forward = load(folder)
+    for start in range(0, len(receipts), SAMPLES_AT_ONCE):
+        part = receipts[start : start + SAMPLES_AT_ONCE]
+        verdicts = audit(work_of(part), [receipt.token_ids for receipt in part], forward)
+        failures += [
+            f"{_name(receipt)}: {verdict.outcome}: {verdict.reason}"
+            for receipt, verdict in zip(part, verdicts, strict=True)
+            if verdict.outcome != "verified"
+        ]
+    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    return failures + _text_failures(receipts, output, tokenizer)
 
 
 def work_of(receipts: Sequence[SampleReceipt]) -> Work:
@@ -72,27 +98,8 @@ def work_of(receipts: Sequence[SampleReceipt]) -> Work:
     )
 
 
-def _model_failures(
-    receipts: Sequence[SampleReceipt], output: Sequence[dict[str, Any]]
-) -> list[str]:
-    statement = receipts[0].lease.statement
-    folder = download(statement["model"], statement["revision"], weights=True)
-    forward = load(folder)
-    failures = []
-    for start in range(0, len(receipts), SAMPLES_AT_ONCE):
-        part = receipts[start : start + SAMPLES_AT_ONCE]
-        verdicts = audit(work_of(part), [receipt.token_ids for receipt in part], forward)
-        failures += [
-            f"{_name(receipt)}: {verdict.outcome}: {verdict.reason}"
-            for receipt, verdict in zip(part, verdicts, strict=True)
-            if verdict.outcome != "verified"
-        ]
-    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
-    return failures + _text_failures(receipts, output, tokenizer)
-
-
 def _text_failures(
-    receipts: Sequence[SampleReceipt], output: Sequence[dict[str, Any]], tokenizer: Tokenizer
+    receipts: Sequence[SampleReceipt], output: Sequence[Mapping[str, Any]], tokenizer: Tokenizer
 ) -> list[str]:
     """Return the choices of the output that are not exactly the text of an audited sample."""
     texts = {
@@ -111,7 +118,7 @@ def _text_failures(
     ]
 
 
-def _text(choice: dict[str, Any]) -> str:
+def _text(choice: Mapping[str, Any]) -> str:
     return choice["message"]["content"] if "message" in choice else choice["text"]
 
 
