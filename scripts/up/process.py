@@ -9,7 +9,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-STOP_SECONDS = 15.0
+# A miner may take some seconds to finish its unit and some more to end its engine.
+STOP_SECONDS = 30.0
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 
-GRACE_SECONDS = 20.0
+GRACE_SECONDS = 30.0
 
 
 def main() -> None:
