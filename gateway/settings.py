@@ -27,6 +27,8 @@ class GatewaySettings(BaseSettings):
         audit_backlog: units that may wait for audit before less generation is offered.
         cancel_grace_seconds: how long units in flight may finish after a cancellation.
         open_orders: orders of one account that may be open at once.
+        quotes_per_day: quotes of one account in any 24 hours.
+        uploads_at_once: uploads of one account that may be under way at once.
         intake_workers: processes that read, render and tokenize files.
         architectures: supported ``architectures[0]`` of a model's ``config.json``.
         batches_enabled: False answers every customers' route with 404 ``not_available``.
@@ -47,6 +49,8 @@ class GatewaySettings(BaseSettings):
     audit_backlog: Annotated[int, Field(ge=1, le=100_000)] = 64
     cancel_grace_seconds: Annotated[float, Field(ge=0, le=3_600)] = 120.0
     open_orders: Annotated[int, Field(ge=1, le=1_000_000)] = 5
+    quotes_per_day: Annotated[int, Field(ge=1, le=1_000_000)] = 200
+    uploads_at_once: Annotated[int, Field(ge=1, le=1_000)] = 20
     intake_workers: Annotated[int, Field(ge=1, le=64)] = 1
     architectures: tuple[str, ...] = SUPPORTED_ARCHITECTURES
     batches_enabled: bool = True
@@ -82,6 +86,7 @@ class GatewaySettings(BaseSettings):
             audit_backlog=self.audit_backlog,
             cancel_grace_ms=round(self.cancel_grace_seconds * SECOND),
             open_orders=self.open_orders,
+            quotes_per_day=self.quotes_per_day,
         )
 
     @property

@@ -13,6 +13,7 @@ from typing import ParamSpec, Self, TypeVar
 
 from gateway.errors import GatewayError
 from gateway.intake.file import run_intake
+from gateway.intake.inline import SplitBody, split_requests
 from gateway.intake.job import IntakeJob
 from gateway.intake.outcome import FileRefusal, Intake
 from gateway.intake.worker import first_model, prepare, process_id
@@ -76,10 +77,15 @@ class IntakePool:
             GatewayError: the file is refused; or 503 ``batch_unavailable``: no worker is free,
                 reading takes too long, or the worker died.
         """
-        outcome = await self._run(run_intake, job)
-        if isinstance(outcome, FileRefusal):
-            raise GatewayError(outcome.status, outcome.code, outcome.message, outcome.param)
-        return outcome
+        return accepted(await self._run(run_intake, job))
+
+    async def split_requests(self, body: Path, items: Path) -> SplitBody:
+        """Take the requests out of a create body; see ``inline.split_requests``.
+
+        Raises:
+            GatewayError: the body is refused; or 503 ``batch_unavailable``.
+        """
+        return accepted(await self._run(split_requests, body, items))
 
     async def _run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         try:
@@ -138,6 +144,17 @@ class _Worker:
         if self._executor is not None:
             self._executor.shutdown(wait=False, cancel_futures=True)
         self._executor, self._process_id = None, None
+
+
+def accepted(outcome: T | FileRefusal) -> T:
+    """Return what came of a file that is not refused.
+
+    Raises:
+        GatewayError: the file's refusal.
+    """
+    if isinstance(outcome, FileRefusal):
+        raise GatewayError(outcome.status, outcome.code, outcome.message, outcome.param)
+    return outcome
 
 
 def _unavailable(what: str) -> GatewayError:

@@ -1,5 +1,7 @@
 """Generation leases: which unit a miner gets, cut when first leased."""
 
+import asyncio
+
 from bittensor_core import Keypair
 from sqlmodel import and_, col, exists, func, or_, select
 from sqlmodel.ext.asyncio.session import AsyncSession
@@ -49,7 +51,7 @@ async def lease_generation(
     """
     async with store.read() as session:
         node = await known_node(session, hotkey, NodeRole.MINER)
-        if await _backlog(session, request.loaded) >= policy.audit_backlog:
+        if await audit_backlog(session, request.loaded) >= policy.audit_backlog:
             return None
         miners = await live_nodes(session, NodeRole.MINER, policy, now_ms)
         order_ids = await _urgent(session, request.loaded, now_ms)
@@ -61,7 +63,8 @@ async def lease_generation(
     return None
 
 
-async def _backlog(session: AsyncSession, loaded: LoadedModel) -> int:
+async def audit_backlog(session: AsyncSession, loaded: LoadedModel) -> int:
+    """Return how many units of a model commit wait for audit or are at it."""
     statement = (
         select(func.count())
         .select_from(Unit)
@@ -159,7 +162,8 @@ async def _handed_out(
 ) -> LeaseMessage:
     """Commit to the lease's work by a signature and return its message."""
     work = await unit_work(store.objects, order, unit)
-    signature = sign_statement(keypair, statement_of(lease, work))
+    statement = await asyncio.to_thread(statement_of, lease, work)
+    signature = sign_statement(keypair, statement)
     async with store.write() as session:
         lease.signature = signature
         session.add(lease)

@@ -13,13 +13,12 @@ from sqlmodel.ext.asyncio.session import AsyncSession
 from gateway.errors import GatewayError
 from gateway.intake.outcome import LINES, OFFSETS, PROMPTS, REFUSED, Intake
 from gateway.orders.content import CONTENT, FIRST_SAMPLES, object_key
-from gateway.orders.policy import Policy
+from gateway.orders.policy import HOUR, Policy
 from gateway.orders.quote import Quote
+from gateway.orders.rows import lock_account
 from gateway.store.engine import Store
 from gateway.store.objects import Objects
-from gateway.store.tables import OPEN_STATUSES, Account, Dialect, Order, new_id
-
-HOUR_MS = 3_600_000
+from gateway.store.tables import OPEN_STATUSES, Dialect, File, Order, new_id
 
 
 @dataclass(frozen=True)
@@ -62,8 +61,8 @@ async def place(
     The quote's folder is left to the caller.
 
     Raises:
-        GatewayError: 409 ``idempotency_conflict``, or 429 ``order_limit`` when the account has as
-            many open orders as it may.
+        GatewayError: 409 ``idempotency_conflict``; 429 ``order_limit`` when the account has as
+            many open orders as it may; 409 ``order_refused`` when the input file was deleted.
     """
     order = _order(account_id, quote, placement, now_ms)
     await _store_content(store.objects, order.id, quote.intake)
@@ -82,19 +81,15 @@ async def _insert(store: Store, order: Order, policy: Policy) -> Order:
     """Insert ``order``, or return the order that its idempotency key placed before."""
     async with store.write() as session:
         # Placing waits in line for each account, so that no twin and no limit is passed.
-        await _lock_account(session, order.account_id)
+        await lock_account(session, order.account_id)
         if order.idempotency_key is not None:
             first = await _find(session, order.account_id, order.idempotency_key, order.body_sha256)
             if first is not None:
                 return first
         await _check_limit(session, order.account_id, policy)
+        await _check_input(session, order.input_file_id)
         session.add(order)
     return order
-
-
-async def _lock_account(session: AsyncSession, account_id: str) -> None:
-    statement = select(Account).where(col(Account.id) == account_id)
-    (await session.exec(statement.with_for_update(key_share=True))).one()
 
 
 async def _check_limit(session: AsyncSession, account_id: str, policy: Policy) -> None:
@@ -109,6 +104,15 @@ async def _check_limit(session: AsyncSession, account_id: str, policy: Policy) -
             "order_limit",
             f"The account has {policy.open_orders} open orders; wait until one ends.",
             final=True,
+        )
+
+
+async def _check_input(session: AsyncSession, file_id: str) -> None:
+    """Refuse an order on a file that was deleted while it was quoted (the account is locked)."""
+    statement = select(File.deleted_at_ms).where(col(File.id) == file_id)
+    if (await session.exec(statement)).one_or_none() is not None:
+        raise GatewayError(
+            409, "order_refused", "The input file was deleted meanwhile.", "input_file_id"
         )
 
 
@@ -175,7 +179,7 @@ def _order(account_id: str, quote: Quote, placement: Placement, now_ms: int) -> 
         seed=placement.drawn_seed if intake.seed is None else intake.seed,
         seed_drawn=intake.seed is None,
         created_at_ms=now_ms,
-        expires_at_ms=now_ms + placement.completion_window_hours * HOUR_MS,
+        expires_at_ms=now_ms + placement.completion_window_hours * HOUR,
         lines_total=intake.total_lines,
         lines_refused=intake.refused_lines,
         lines_usable=intake.usable_lines,

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 SECOND = 1_000
 MINUTE = 60 * SECOND
+HOUR = 60 * MINUTE
 
 
 @dataclass(frozen=True)
@@ -20,6 +21,7 @@ class Policy:
         audit_backlog: units of a model that may wait for audit before no more work is given.
         cancel_grace_ms: how long units in flight may go on after a cancellation.
         open_orders: most orders of an account that are open at once.
+        quotes_per_day: most quotes of an account in any 24 hours.
         export_lease_ms: after how long a dead exporter's order is taken over.
         export_tries: how often an export may fail before its order does.
         tick_ms: how often the background work looks round without being woken.
@@ -34,6 +36,7 @@ class Policy:
     audit_backlog: int = 64
     cancel_grace_ms: int = 2 * MINUTE
     open_orders: int = 5
+    quotes_per_day: int = 200
     export_lease_ms: int = 30 * SECOND
     export_tries: int = 5
     tick_ms: int = SECOND

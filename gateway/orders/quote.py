@@ -24,6 +24,7 @@ class QuoteRequest:
         metadata: the batch's metadata; ``model`` and ``revision`` are read here.
         input_path: the input file on the local disk.
         grader: name of the grader, or None.
+        model_hint: names the model where neither the metadata nor the file does.
     """
 
     endpoint: str
@@ -31,6 +32,7 @@ class QuoteRequest:
     metadata: Mapping[str, str]
     input_path: Path
     grader: str | None = None
+    model_hint: str | None = None
 
 
 @dataclass(frozen=True)
@@ -98,6 +100,8 @@ async def _find_model(request: QuoteRequest, pool: IntakePool, catalog: Catalog)
     if name is None:
         name = await pool.first_model(request.input_path)
         param = "input_file_id"
+    if name is None and request.model_hint is not None:
+        name, param = request.model_hint, "model"
     name = check_model_name(name, param=param)
     commit = request.metadata.get("revision")
     if commit is None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from sqlalchemy import ColumnElement
 from sqlmodel import and_, col, func, or_, select
 
 from gateway.errors import GatewayError
@@ -56,14 +57,18 @@ async def list_orders(
 
 async def queue_position(store: Store, order: Order) -> int:
     """Return a waiting order's place in line, from 1: the earliest window's end goes first."""
-    earlier = or_(
-        col(Order.expires_at_ms) < order.expires_at_ms,
-        and_(col(Order.expires_at_ms) == order.expires_at_ms, col(Order.id) < order.id),
-    )
     statement = (
         select(func.count())
         .select_from(Order)
-        .where(col(Order.status) == OrderStatus.VALIDATING, earlier)
+        .where(col(Order.status) == OrderStatus.VALIDATING, goes_before(order))
     )
     async with store.read() as session:
         return 1 + (await session.exec(statement)).one()
+
+
+def goes_before(order: Order) -> ColumnElement[bool]:
+    """Return the condition for orders that are served before ``order``."""
+    return or_(
+        col(Order.expires_at_ms) < order.expires_at_ms,
+        and_(col(Order.expires_at_ms) == order.expires_at_ms, col(Order.id) < order.id),
+    )

@@ -10,7 +10,13 @@ from collections.abc import Sequence
 from sqlmodel import col, select
 from sqlmodel.ext.asyncio.session import AsyncSession
 
-from gateway.store.tables import Lease, LeaseState, Node, Order, Unit, UnitState
+from gateway.store.tables import Account, Lease, LeaseState, Node, Order, Unit, UnitState
+
+
+async def lock_account(session: AsyncSession, account_id: str) -> None:
+    """Lock an account until the transaction ends."""
+    statement = select(Account.id).where(col(Account.id) == account_id)
+    (await session.exec(statement.with_for_update(key_share=True))).one()
 
 
 async def lock_order(session: AsyncSession, order_id: str) -> Order | None:

@@ -6,6 +6,7 @@ from gateway.store.tables.files import File, FilePurpose
 from gateway.store.tables.leases import Lease, LeaseKind, LeaseState
 from gateway.store.tables.nodes import Node, NodeRole
 from gateway.store.tables.orders import OPEN_STATUSES, Dialect, Ending, Order, OrderStatus
+from gateway.store.tables.quotes import Quote
 from gateway.store.tables.units import Unit, UnitState
 from gateway.store.tables.verdicts import Verdict
 
@@ -25,6 +26,7 @@ __all__ = [
     "NodeRole",
     "Order",
     "OrderStatus",
+    "Quote",
     "Table",
     "Unit",
     "UnitState",
