@@ -3,7 +3,6 @@
 import asyncio
 import signal
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from importlib.metadata import version
 
@@ -11,35 +10,18 @@ import structlog
 from bittensor_core import Keypair
 
 from protocol.client import GatewayRefused, GatewayUnavailable, NodeClient
-from protocol.documents import statement_of_verdicts, verdict_root, work_keys
-from protocol.keys import load_or_create_hotkey, sign_statement
-from protocol.messages import (
-    Announcement,
-    AuditLease,
-    LeaseRequest,
-    LoadedModel,
-    SampleVerdict,
-    Stack,
-    Verdicts,
-)
-from scoring.void_rule import RULE
+from protocol.keys import load_or_create_hotkey
+from protocol.messages import Announcement, AuditLease, LeaseRequest, LoadedModel, Stack
 from validator import worker
-from validator.audit import audit_by
-from validator.claims import SIGNATURE, unproven
 from validator.forward import ARCHITECTURES, ForwardFailed, UnsupportedModel
+from validator.lease_audit import RETRY_SECONDS, Clock, LeaseAudit
 from validator.model_process import AuditCancelled, ModelProcess
 from validator.placement import choose
 from validator.settings import ValidatorSettings
-from validator.verdicts import refusal
 
 ANNOUNCE_SECONDS = 60.0
 # A model that could not be loaded is not tried again for this long.
 REFUSED_SECONDS = 600.0
-# How long a finished audit is offered to a gateway that does not answer.
-SUBMIT_SECONDS = 600.0
-RETRY_SECONDS = 5.0
-
-Clock = Callable[[], float]
 
 log = structlog.get_logger(__name__)
 
@@ -196,7 +178,7 @@ class Validator:
         if lease is None:
             return False
         try:
-            await self._audit(lease, self._process)
+            await self._lease_audit(self._process).run(lease)
         except AuditCancelled:
             log.info("lease over", unit=lease.work.unit_id)
         except asyncio.CancelledError:
@@ -204,83 +186,11 @@ class Validator:
             raise
         return True
 
-    async def _audit(self, lease: AuditLease, process: ModelProcess) -> None:
-        started = self._clock()
-        process.begin()
-        beating = asyncio.create_task(self._keep_lease(lease, process))
-        try:
-            samples = await asyncio.to_thread(self._verdicts, lease, process)
-            await self._submit(lease, self._signed(lease, samples))
-        finally:
-            beating.cancel()
-        outcomes = [sample.outcome for sample in samples]
-        log.info(
-            "audited",
-            unit=lease.work.unit_id,
-            attempt=lease.attempt,
-            miner=lease.miner,
-            tokens=sum(sample.tokens for sample in samples),
-            mismatches=sum(sample.mismatches for sample in samples),
-            seconds=round(self._clock() - started, 2),
-            **{outcome: outcomes.count(outcome) for outcome in sorted(set(outcomes))},
+    def _lease_audit(self, process: ModelProcess) -> LeaseAudit:
+        pack_tokens = self._settings.pack_tokens
+        return LeaseAudit(
+            self._keypair, self._client, process, self._stack(), pack_tokens, self._clock
         )
-
-    def _verdicts(self, lease: AuditLease, process: ModelProcess) -> list[SampleVerdict]:
-        """Return the verdict on every sample of the lease; runs in a thread of its own."""
-        work, samples = lease.work, lease.result.samples
-        if unproven(lease):
-            return [refusal(SIGNATURE, len(ids), None) for ids in _one_each(lease)]
-        return audit_by(
-            work,
-            samples,
-            process.vocabulary,
-            lambda part, budget: process.judged(work, part, budget),
-            self._settings.pack_tokens,
-        )
-
-    def _signed(self, lease: AuditLease, samples: list[SampleVerdict]) -> Verdicts:
-        draft = Verdicts(
-            unit_id=lease.work.unit_id,
-            attempt=lease.attempt,
-            result_root=lease.result.root,
-            rule=RULE,
-            stack=self._stack(),
-            samples=samples,
-            root=verdict_root(work_keys(lease.work), samples),
-            signature="0" * 128,
-        )
-        signature = sign_statement(self._keypair, statement_of_verdicts(draft))
-        return draft.model_copy(update={"signature": signature})
-
-    async def _keep_lease(self, lease: AuditLease, process: ModelProcess) -> None:
-        """Renew the lease while it is audited; a lease that is over ends the audit."""
-        while True:
-            await asyncio.sleep(lease.heartbeat_seconds)
-            try:
-                answer = await self._client.heartbeat(lease.lease_id, process.tokens)
-            except GatewayUnavailable:
-                continue
-            except GatewayRefused:
-                process.cancel()
-                return
-            if answer.stop:
-                process.cancel()
-                return
-
-    async def _submit(self, lease: AuditLease, verdicts: Verdicts) -> None:
-        deadline = self._clock() + SUBMIT_SECONDS
-        while True:
-            try:
-                receipt = await self._client.submit_verdicts(lease.lease_id, verdicts)
-            except GatewayUnavailable as error:
-                if self._clock() > deadline:
-                    raise
-                log.warning("verdicts wait for the gateway", reason=str(error))
-                await asyncio.sleep(RETRY_SECONDS)
-                continue
-            if not receipt.accepted:
-                log.warning("verdicts not taken", unit=verdicts.unit_id, reason=receipt.detail)
-            return
 
     async def _give_back(self, lease: AuditLease) -> None:
         self._unload()
@@ -291,9 +201,3 @@ class Validator:
 
 def _log_download(done: int, total: int) -> None:
     log.info("downloading", megabytes=done >> 20, of=total >> 20)
-
-
-def _one_each(lease: AuditLease) -> list[list[int]]:
-    """Return the claimed ids of each sample of the work, none where the result lacks it."""
-    missing = len(lease.work.samples) - len(lease.result.samples)
-    return [*lease.result.samples, *[[]] * missing][: len(lease.work.samples)]

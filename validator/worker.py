@@ -149,10 +149,14 @@ def _load(connection: Connection, message: Load) -> Forward | None:
 
 def _forward(folder: Path, message: Load) -> Forward:
     try:
+        from transformers.utils import logging
+
         from validator.judge import compile_ahead
         from validator.transformers_forward import load
     except ImportError as error:
         raise UnsupportedModel(f"{error}; install the extra 'validator'") from error
+    # A daemon's log has no room for bars.
+    logging.disable_progress_bar()
     compile_ahead()
     return load(folder, message.dtype, message.device)
 
