@@ -5,8 +5,10 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from openai import APIError
 from rich.console import Console
 
+from protocol.client import GatewayUnavailable
 from scripts.cli.network import EngineChoice
 from scripts.showcase.customer import DemoError
 from scripts.showcase.story import EXAMPLE, run
@@ -32,7 +34,7 @@ def demo(
     stop_on_signal()
     try:
         good = run(file, out.resolve(), name, console)
-    except (DemoError, NetworkError, OSError) as error:
+    except (DemoError, NetworkError, APIError, GatewayUnavailable, OSError) as error:
         print(f"demo: {error}", file=sys.stderr)
         sys.exit(1)
     except Stopped:

@@ -5,15 +5,11 @@ work, and they finish what it spoiled.
 """
 
 import json
-import os
 import shutil
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 from openai import OpenAI
@@ -23,17 +19,9 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from protocol.messages import EngineName
-from scripts.showcase.customer import (
-    Delivery,
-    check_input,
-    download,
-    follow,
-    place,
-    rows_of,
-)
-from scripts.showcase.tables import Sample, answers_table, show_refused
+from scripts.showcase.customer import check_input, download, follow, place
+from scripts.showcase.outcome import audit_again, judge, show_delivery
 from scripts.showcase.watch import Watch, is_suspended
-from scripts.up.follow import last_lines
 from scripts.up.network import OWN_NAME, Network
 from scripts.up.plans import MODEL, MinerPlan, NetworkPlan
 
@@ -45,15 +33,6 @@ EARLY_NODES = (CHEAT_NODE, "validator-1")
 UNIT_SAMPLES = 4
 PROBES = 3
 TALES_SAMPLES = 24
-MISSING = "missing_samples"
-
-
-@dataclass(frozen=True)
-class Audit:
-    """What the second audit found, as ``audit.py`` prints it."""
-
-    samples: list[Sample]
-    failures: list[str]
 
 
 def run(file: Path, out: Path, engine: EngineName, console: Console) -> bool:
@@ -115,10 +94,14 @@ class _Demo:
             batch, watch = self._follow(client, batch)
             delivery = download(client, batch, self._out)
             say("Auditing everything delivered once more, in a process of its own ...")
-            audit = self._audit(watch, delivery)
+            audit = audit_again(delivery, watch.receipts(), network, self._out)
             refused = (watch.caught() and self._suspended()) or self._refused_later(client)
-        self._show(delivery, audit, watch)
-        good = self._judge(delivery, audit, refused)
+        names = {network.hotkey(name): name for name in (*HONEST_NODES, CHEAT_NODE)}
+        show_delivery(self._console, delivery, audit, names)
+        say(f"{CHEAT_NODE} (the cheat): {watch.cheat}")
+        say(f"{' and '.join(HONEST_NODES)} (honest): {watch.others}")
+        say(f"output, errors, receipts and logs are in {self._out}")
+        good = judge(self._console, delivery, audit, (f"{CHEAT_NODE} was refused work", refused))
         say(f"{time.monotonic() - began:.0f} s in all.")
         return good
 
@@ -156,28 +139,6 @@ class _Demo:
 
             return follow(client, batch, show), watch
 
-    def _audit(self, watch: Watch, delivery: Delivery) -> Audit:
-        """Audit all receipts in a process of its own and return what it found."""
-        if delivery.output is None:
-            return Audit([], ["there is no output file"])
-        receipts = self._out / "receipts.jsonl"
-        receipts.write_bytes(watch.receipts())
-        command = [sys.executable, "-P", "-m", "scripts.showcase.audit"]
-        environment = {**os.environ, **self._network.environment}
-        log = self._network.layout.logs / "audit.log"
-        with log.open("wb") as errors:
-            done = subprocess.run(
-                [*command, str(receipts), str(delivery.output)],
-                stdout=subprocess.PIPE,
-                stderr=errors,
-                env={name: value for name, value in environment.items() if value is not None},
-            )
-        if done.returncode:
-            last = " ".join(last_lines(log, 1))
-            return Audit([], [f"the audit ended with status {done.returncode}: {last}"])
-        found = json.loads(done.stdout)
-        return Audit([Sample(**sample) for sample in found["samples"]], found["failures"])
-
     def _suspended(self) -> bool:
         network = self._network
         hotkey = network.layout.hotkey(CHEAT_NODE)
@@ -200,45 +161,6 @@ class _Demo:
             if self._suspended():
                 return True
         return False
-
-    def _show(self, delivery: Delivery, audit: Audit, watch: Watch) -> None:
-        names = {self._network.hotkey(name): name for name in (*HONEST_NODES, CHEAT_NODE)}
-        say = self._console.print
-        say(answers_table(rows_of(delivery.output), audit.samples, names))
-        errors = rows_of(delivery.errors)
-        if errors:
-            say(f"Not delivered ({len(errors)} lines):")
-            show_refused(self._console, errors)
-        say(
-            f"{CHEAT_NODE} (the cheat): {watch.cheat.void} samples void, "
-            f"{watch.cheat.verified} legal all the same"
-        )
-        say(f"honest miners: {watch.others.void} samples void, {watch.others.verified} verified")
-        say(f"output, errors, receipts and logs are in {self._out}")
-
-    def _judge(self, delivery: Delivery, audit: Audit, refused: bool) -> bool:
-        """Print each condition with its outcome and say whether all hold."""
-        missing = [
-            row["custom_id"] for row in rows_of(delivery.errors) if row["error"]["code"] == MISSING
-        ]
-        tokens = sum(sample.tokens for sample in audit.samples)
-        conditions = (
-            (
-                f"every good line was delivered (the batch is {delivery.batch.status})",
-                delivery.batch.status == "completed" and not missing,
-                ", ".join(missing),
-            ),
-            (
-                f"all {len(audit.samples)} delivered samples, {tokens} tokens, pass a fresh audit",
-                bool(audit.samples) and not audit.failures,
-                "; ".join(audit.failures[:5]),
-            ),
-            (f"{CHEAT_NODE} was refused further work", refused, ""),
-        )
-        for condition, holds, detail in conditions:
-            mark = "[green]yes[/]" if holds else "[red]NO[/]"
-            self._console.print(f"{mark}  {escape(condition)} {escape(detail)}".rstrip())
-        return all(holds for _, holds, _ in conditions)
 
 
 def write_tales(path: Path) -> None:

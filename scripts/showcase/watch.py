@@ -24,6 +24,9 @@ class Figures:
     verified: int = 0
     void: int = 0
 
+    def __str__(self) -> str:
+        return f"{self.void} samples void, {self.verified} verified"
+
 
 class Watch:
     """The audit figures of one order, read again and again while it runs.
