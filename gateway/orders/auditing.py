@@ -1,5 +1,7 @@
 """Audit leases: which result a validator gets to judge."""
 
+import asyncio
+
 from bittensor_core import Keypair
 from sqlalchemy.orm import aliased
 from sqlmodel import col, exists, select
@@ -56,7 +58,7 @@ async def lease_audit(
         heartbeat_seconds=policy.heartbeat_ms / 1000,
         work=await unit_work(store.objects, order, unit),
         miner=result_lease.hotkey,
-        result=Result.model_validate_json(document),
+        result=await asyncio.to_thread(Result.model_validate_json, document),
     )
 
 

@@ -5,6 +5,7 @@ index of every usable line, u32 little-endian, so that a unit finds its own with
 lines.
 """
 
+import asyncio
 import json
 
 import numpy as np
@@ -62,6 +63,12 @@ async def unit_work(objects: Objects, order: Order, unit: Unit) -> Work:
     firsts = await objects.get_range(
         object_key(order.id, FIRST_SAMPLES), 4 * first, 4 * (end - first)
     )
+    # A unit may come to a million ids; the event loop is not held up by them.
+    return await asyncio.to_thread(_work, order, unit, offsets, ids, firsts)
+
+
+def _work(order: Order, unit: Unit, offsets: np.ndarray, ids: bytes, firsts: bytes) -> Work:
+    first = unit.first_line
     prompt_ids = np.frombuffer(ids, dtype="<u4")
     first_samples = np.frombuffer(firsts, dtype="<u4")
     lines, choices = np.divmod(ordinals(unit, order.n), order.n)
