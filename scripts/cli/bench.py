@@ -29,3 +29,9 @@ def decode(context: typer.Context) -> None:
 def audit_speed(context: typer.Context) -> None:
     """Measure audit speed against generation speed, and the validator's peak memory."""
     forward("scripts.bench.audit_speed", context)
+
+
+@bench.command("honest", context_settings=REST)
+def honest(context: typer.Context) -> None:
+    """Audit honest samples of both engines: how many differ from the draw, how many are void."""
+    forward("scripts.bench.honest", context)

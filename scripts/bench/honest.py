@@ -1,0 +1,181 @@
+"""Honest samples under the audit: how often they differ from the draw, and whether any is voided.
+
+Every engine generates the same orders on the tiny model; the validator's transformers forward
+audits them. One row an engine, dtype and sampling.
+"""
+
+import asyncio
+import tempfile
+from collections.abc import AsyncIterator, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table
+from transformers import AutoTokenizer
+
+from miner.engines.base import ENGINE_FACTORIES, EngineSettings
+from miner.engines.process import EngineProcess
+from protocol.messages import EngineName, SampleReference, SampleVerdict, Work
+from protocol.repository import read_facts
+from protocol.sampling import Sampling
+from scripts import tiny_model
+from scripts.tiny_model.tales import HEROES, OBJECTS, article
+from validator.offline import audit
+from validator.transformers_forward import load
+
+WEIGHTS = Path(tiny_model.__file__).parent / "weights"
+MODEL, REVISION = "reliquary/tiny-qwen3", "0" * 40
+UNIT_SAMPLES = 64
+SAMPLES_A_PROMPT = 8
+MAX_TOKENS = 512
+SEED = 7
+# The two samplings that the audit's figures are stated for: all ids, and top_k 20 with top_p .95.
+SAMPLINGS = {
+    "T 1": Sampling(temperature=1.0, max_tokens=MAX_TOKENS),
+    "T .6 filtered": Sampling(temperature=0.6, top_k=20, top_p=0.95, max_tokens=MAX_TOKENS),
+}
+DTYPES = ("bfloat16", "float32")
+
+
+@dataclass(frozen=True)
+class Honest:
+    """What the audit found in one set of honest samples."""
+
+    engine: str
+    dtype: str
+    sampling: str
+    samples: int
+    tokens: int
+    mismatches: int
+    largest_margin: float
+    void: int
+
+
+def run(samples: int, engines: Sequence[EngineName]) -> list[Honest]:
+    """Generate and audit ``samples`` samples per engine, dtype and sampling; print a table."""
+    found = asyncio.run(_run(samples, engines))
+    Console().print(_table(found))
+    return found
+
+
+def main() -> None:
+    """Read the command line and measure."""
+
+    def command(
+        samples: Annotated[int, typer.Option(help="Samples per row of the table.")] = 2_000,
+        engine: Annotated[
+            list[EngineName] | None, typer.Option(help="One or both; both by default.")
+        ] = None,
+    ) -> None:
+        run(samples, engine or list(ENGINE_FACTORIES))
+
+    typer.run(command)
+
+
+async def _run(samples: int, engines: Sequence[EngineName]) -> list[Honest]:
+    found: list[Honest] = []
+    with Progress() as progress:
+        total = len(engines) * len(DTYPES) * len(SAMPLINGS) * samples
+        task = progress.add_task("honest samples", total=total)
+        for engine in engines:
+            for dtype in DTYPES:
+                async for one in _measure(engine, dtype, samples):
+                    found.append(one)
+                    progress.advance(task, one.samples)
+    return found
+
+
+async def _measure(engine: EngineName, dtype: str, samples: int) -> AsyncIterator[Honest]:
+    forward = load(WEIGHTS, dtype)
+    settings = EngineSettings.model_validate({"dtype": dtype, "threads": 1})
+    with tempfile.TemporaryDirectory() as folder:
+        process = await EngineProcess.start(
+            ENGINE_FACTORIES[engine], WEIGHTS, MODEL, REVISION, settings, Path(folder) / "log"
+        )
+        try:
+            for name, sampling in SAMPLINGS.items():
+                verdicts: list[SampleVerdict] = []
+                for work in _works(sampling, samples):
+                    drawn = await process.generate(work, lambda tokens: None)
+                    verdicts += await asyncio.to_thread(audit, work, drawn, forward)
+                yield _summed(engine, dtype, name, verdicts)
+        finally:
+            await process.close()
+
+
+def _works(sampling: Sampling, samples: int) -> Iterator[Work]:
+    tokenizer = AutoTokenizer.from_pretrained(WEIGHTS)
+    facts = read_facts(WEIGHTS, MODEL, REVISION)
+    pairs = [(hero, thing) for thing in OBJECTS for hero in HEROES]
+    a_unit = UNIT_SAMPLES // SAMPLES_A_PROMPT
+    for number in range(-(-samples // UNIT_SAMPLES)):
+        chosen = [pairs[(number * a_unit + place) % len(pairs)] for place in range(a_unit)]
+        questions = [
+            f"Tell me a long tale about {article(hero)} and {article(thing)}."
+            for hero, thing in chosen
+        ]
+        prompts = [
+            tokenizer.apply_chat_template(
+                [{"role": "user", "content": question}],
+                add_generation_prompt=True,
+                enable_thinking=False,
+                return_dict=False,
+            )
+            for question in questions
+        ]
+        yield Work(
+            unit_id=f"00000000-0000-7000-8000-{number:012d}",
+            model=MODEL,
+            revision=REVISION,
+            seed=SEED + number,
+            sampling=sampling,
+            vocabulary_size=facts.vocabulary_size,
+            end_ids=list(facts.end_ids),
+            prompts=prompts,
+            samples=[
+                SampleReference(prompt=prompt, sample_index=index)
+                for prompt in range(a_unit)
+                for index in range(SAMPLES_A_PROMPT)
+            ],
+        )
+
+
+def _summed(engine: str, dtype: str, sampling: str, verdicts: Sequence[SampleVerdict]) -> Honest:
+    return Honest(
+        engine=engine,
+        dtype=dtype,
+        sampling=sampling,
+        samples=len(verdicts),
+        tokens=sum(verdict.tokens for verdict in verdicts),
+        mismatches=sum(verdict.mismatches for verdict in verdicts),
+        largest_margin=max(verdict.largest_margin_micro for verdict in verdicts) / 1e6,
+        void=sum(verdict.outcome != "verified" for verdict in verdicts),
+    )
+
+
+def _table(found: Sequence[Honest]) -> Table:
+    table = Table(title="honest samples, audited by transformers in the same dtype")
+    for heading in ("engine", "dtype", "sampling"):
+        table.add_column(heading)
+    for heading in ("samples", "mean ids", "differ", "largest margin", "void"):
+        table.add_column(heading, justify="right")
+    for one in found:
+        table.add_row(
+            one.engine,
+            one.dtype,
+            one.sampling,
+            f"{one.samples:,}",
+            f"{one.tokens / one.samples:.0f}",
+            f"{100 * one.mismatches / one.tokens:.4f} %",
+            f"{one.largest_margin:.3f}",
+            str(one.void),
+        )
+    return table
+
+
+if __name__ == "__main__":
+    main()
