@@ -29,8 +29,8 @@ WEIGHTS = Path(__file__).parents[1] / "tiny_model" / "weights"
 MODEL, REVISION = "reliquary/tiny-qwen3", "0" * 40
 PROMPT = "<|im_start|>user\nTell me a short tale.<|im_end|>\n<|im_start|>assistant\n"
 BATCH = 64
-TOKENS, QUICK_TOKENS = 256, 32
-ROUNDS, QUICK_ROUNDS = 4, 2
+TOKENS, QUICK_TOKENS = 128, 32
+ROUNDS, QUICK_ROUNDS = 3, 2
 GREEDY, OWN, DRAW = "vLLM, greedy", "vLLM, its own sampler", "vLLM, the draw"
 SAMPLINGS = {"unfiltered": Sampling(), "top_k 20, top_p .95": Sampling(top_k=20, top_p=0.95)}
 

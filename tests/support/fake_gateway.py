@@ -57,7 +57,7 @@ class FakeGateway:
     async def until(self, holds: Callable[[], bool]) -> None:
         """Wait until ``holds``; it is asked after every request."""
         async with self.changed:
-            await asyncio.wait_for(self.changed.wait_for(holds), 90)
+            await asyncio.wait_for(self.changed.wait_for(holds), 300)
 
     async def _handle(self, request: web.Request) -> web.StreamResponse:
         body = await request.read()
