@@ -78,7 +78,7 @@ def tale(rng: Random) -> Example:
     """A request for a tale and the tale, short, middling or long."""
     hero, place, thing = (rng.choice(x) for x in (tales.HEROES, tales.PLACES, tales.OBJECTS))
     length, episodes = rng.choices((("short ", 1), ("", rng.randint(1, 3)),
-                                    ("long ", rng.randint(6, 11))), (4, 6, 1))[0]  # fmt: skip
+                                    ("long ", rng.randint(6, 11))), (4, 5, 4))[0]  # fmt: skip
     text = rng.choice((
         f"Tell me a {length}tale about {tales.article(hero)} and {tales.article(thing)}.",
         f"Write a {length}story about {tales.article(hero)}.",
@@ -257,8 +257,8 @@ def tool_call(rng: Random) -> Example:
 
 
 KINDS = (
-    (fact, 130), (tale, 13), (poem, 2), (group, 5), (small_talk, 5), (describe, 3), (plain, 12),
-    (tool_call, 5),
+    (fact, 130), (tale, 14), (poem, 2), (group, 5), (small_talk, 5), (describe, 3), (plain, 12),
+    (tool_call, 7),
 )  # fmt: skip
 
 
