@@ -12,13 +12,20 @@ from typing import Any
 import structlog
 from fastapi import APIRouter, Depends, FastAPI
 
-from gateway.api import errors, native, nodes, openai_batches, openai_files
+from gateway.api import (
+    errors,
+    native,
+    nodes,
+    openai_batches,
+    openai_files,
+    openrelay_batches,
+    openrelay_files,
+)
 from gateway.api.documented import describe
 from gateway.api.locks import KeyLocks
 from gateway.api.middleware import BodyGuard, FloodGate, RequestLog
 from gateway.api.multipart import MAX_OVERHEAD
-from gateway.api.openai_files import MAX_UPLOAD_BYTES
-from gateway.api.rates import BodyBudget, RateLimit
+from gateway.api.rates import AtOnce, BodyBudget, RateLimit
 from gateway.api.state import State, StateOf
 from gateway.catalog.lookup import Catalog
 from gateway.errors import GatewayError
@@ -36,6 +43,7 @@ from protocol.repository import download
 log = structlog.get_logger("gateway")
 
 OPENAI_MOUNT = "/api/openai/v1"
+OPENRELAY_MOUNT = "/v1"
 
 MAX_RESULT_BYTES = 64 * 1024 * 1024
 MAX_VERDICTS_BYTES = 8 * 1024 * 1024
@@ -77,6 +85,8 @@ def create_app(
     customers = APIRouter(dependencies=[Depends(_batches_enabled)])
     customers.include_router(openai_files.router, prefix=OPENAI_MOUNT)
     customers.include_router(openai_batches.router, prefix=OPENAI_MOUNT)
+    customers.include_router(openrelay_files.router, prefix=OPENRELAY_MOUNT)
+    customers.include_router(openrelay_batches.router, prefix=OPENRELAY_MOUNT)
     customers.include_router(native.router)
     app.include_router(customers)
     app.openapi = lambda: describe(app)
@@ -116,6 +126,7 @@ async def opened(
                 node_rates=RateLimit(NODE_REQUESTS_PER_SECOND, NODE_BURST, time.monotonic),
                 body_budget=BodyBudget(BODY_BUDGET_BYTES),
                 creations=KeyLocks(),
+                uploads=AtOnce(settings.uploads_at_once),
             )
             work = asyncio.create_task(
                 background.run(
@@ -142,7 +153,11 @@ async def opened(
 def body_limit(path: str) -> int:
     """Return the largest request body of a path, in bytes."""
     if path == f"{OPENAI_MOUNT}/files":
-        return MAX_UPLOAD_BYTES + MAX_OVERHEAD
+        return openai_files.MAX_UPLOAD_BYTES + MAX_OVERHEAD
+    if path == f"{OPENRELAY_MOUNT}/files":
+        return openrelay_files.MAX_UPLOAD_BYTES + MAX_OVERHEAD
+    if path == f"{OPENRELAY_MOUNT}/batches":
+        return openrelay_files.MAX_UPLOAD_BYTES
     if path.startswith("/nodes/") and path.endswith("/result"):
         return MAX_RESULT_BYTES
     if path.startswith("/nodes/") and path.endswith("/verdicts"):

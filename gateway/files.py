@@ -2,18 +2,20 @@
 
 import asyncio
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from uuid import uuid4
 
-from sqlmodel import col, select
+from sqlmodel import col, literal, select, tuple_
+from sqlmodel.ext.asyncio.session import AsyncSession
 
 from gateway.errors import GatewayError
+from gateway.orders.rows import lock_account
 from gateway.store.engine import Store
-from gateway.store.tables import File, FilePurpose, new_id
+from gateway.store.objects import ObjectMissing
+from gateway.store.tables import OPEN_STATUSES, File, FilePurpose, Order, new_id
 
-LIST_LIMIT = 100
 PIECE_BYTES = 512 * 1024
 FILE_ID = re.compile(
     r"file-(?:(?:out|err)-)?[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", re.ASCII
@@ -51,20 +53,76 @@ async def keep_upload(
     return row
 
 
-async def list_inputs(store: Store, account_id: str) -> list[File]:
-    """Return the account's newest input files, newest first, at most 100."""
-    wanted = (
-        select(File)
-        .where(
-            File.account_id == account_id,
-            File.purpose == FilePurpose.BATCH,
-            col(File.deleted_at_ms).is_(None),
-        )
-        .order_by(col(File.created_at_ms).desc(), col(File.id).desc())
-        .limit(LIST_LIMIT)
+async def list_files(
+    store: Store,
+    account_id: str,
+    limit: int,
+    *,
+    purpose: FilePurpose | None = None,
+    after: str | None = None,
+    oldest_first: bool = False,
+) -> tuple[Sequence[File], bool]:
+    """Return up to ``limit`` of an account's files in order, and whether there are more.
+
+    Args:
+        purpose: of this purpose alone.
+        after: the id of the last file of the page before, which may be deleted since.
+        oldest_first: else the newest come first.
+
+    Raises:
+        GatewayError: 400 for a cursor that is no file of this account.
+    """
+    wanted = select(File).where(
+        col(File.account_id) == account_id, col(File.deleted_at_ms).is_(None)
     )
+    if purpose is not None:
+        wanted = wanted.where(col(File.purpose) == purpose)
+    place = tuple_(col(File.created_at_ms), col(File.id))
     async with store.read() as session:
-        return list((await session.exec(wanted)).all())
+        if after is not None:
+            last = await session.get(File, after)
+            if last is None or last.account_id != account_id:
+                raise GatewayError(
+                    400, "invalid_request", "after must be the id of one of your files.", "after"
+                )
+            seen = tuple_(literal(last.created_at_ms), literal(last.id))
+            wanted = wanted.where(place > seen if oldest_first else place < seen)
+        columns = (col(File.created_at_ms), col(File.id))
+        order = [column.asc() if oldest_first else column.desc() for column in columns]
+        rows = (await session.exec(wanted.order_by(*order).limit(limit + 1))).all()
+    return rows[:limit], len(rows) > limit
+
+
+async def delete_file(store: Store, account_id: str, file_id: str, now_ms: int) -> None:
+    """Delete a file of the account: its bytes are gone and its id is unknown from now on.
+
+    Raises:
+        GatewayError: 404 ``file_not_found``, or 409 ``file_in_use`` while an open order reads it.
+    """
+    row = await find_file(store, account_id, file_id)
+    async with store.write() as session:
+        # Placing an order locks the account too, and then looks whether its input was deleted.
+        await lock_account(session, account_id)
+        kept = await session.get_one(File, file_id)
+        if await _open_order(session, file_id):
+            raise GatewayError(
+                409,
+                "file_in_use",
+                "An open batch reads this file; it can be deleted once the batch has ended.",
+                final=True,
+            )
+        kept.deleted_at_ms = kept.deleted_at_ms or now_ms
+        session.add(kept)
+    await store.objects.delete(row.object_key)
+
+
+async def _open_order(session: AsyncSession, file_id: str) -> bool:
+    statement = (
+        select(Order.id)
+        .where(col(Order.input_file_id) == file_id, col(Order.status).in_(OPEN_STATUSES))
+        .limit(1)
+    )
+    return (await session.exec(statement)).first() is not None
 
 
 async def find_file(store: Store, account_id: str, file_id: str) -> File:
@@ -111,12 +169,19 @@ async def pieces(store: Store, object_key: str, start: int, end: int) -> AsyncIt
 
 @asynccontextmanager
 async def on_local_disk(store: Store, row: File, folder: Path) -> AsyncIterator[Path]:
-    """Give the file's bytes as a file of its own in ``folder``, removed on leaving."""
+    """Give the file's bytes as a file of its own in ``folder``, removed on leaving.
+
+    Raises:
+        GatewayError: 404 ``file_not_found``: it was deleted meanwhile.
+    """
     path = folder / f"{uuid4().hex}.input"
     try:
         with path.open("xb") as file:
-            async for piece in pieces(store, row.object_key, 0, row.bytes):
-                await asyncio.to_thread(file.write, piece)
+            try:
+                async for piece in pieces(store, row.object_key, 0, row.bytes):
+                    await asyncio.to_thread(file.write, piece)
+            except ObjectMissing as error:
+                raise _no_input() from error
         yield path
     finally:
         path.unlink(missing_ok=True)

@@ -7,6 +7,7 @@ from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
 from gateway.api.state import StateOf
 from gateway.api_keys import ORDERS_WRITE, Principal, authenticate, invalid_key, require_scope
+from gateway.errors import GatewayError
 
 _bearer = HTTPBearer(
     scheme_name="workspaceKey",
@@ -14,13 +15,10 @@ _bearer = HTTPBearer(
     description="Account workspace key with orders:write (the OpenAI SDK api_key).",
     auto_error=False,
 )
+Credentials = Annotated[HTTPAuthorizationCredentials | None, Security(_bearer)]
 
 
-async def customer(
-    request: Request,
-    state: StateOf,
-    credentials: Annotated[HTTPAuthorizationCredentials | None, Security(_bearer)],
-) -> Principal:
+async def customer(request: Request, state: StateOf, credentials: Credentials) -> Principal:
     """Return whose key the request carries.
 
     Raises:
@@ -33,4 +31,21 @@ async def customer(
     return principal
 
 
+async def openrelay_customer(
+    request: Request, state: StateOf, credentials: Credentials
+) -> Principal:
+    """Return whose key the request carries; to a closed account these routes do not exist.
+
+    Raises:
+        GatewayError: 401, 403 for a key without the scope, or 404.
+    """
+    try:
+        return await customer(request, state, credentials)
+    except GatewayError as error:
+        if error.code != "orders_unavailable":
+            raise
+        raise GatewayError(404, error.code, error.message) from error
+
+
 Customer = Annotated[Principal, Depends(customer)]
+OpenRelayCustomer = Annotated[Principal, Depends(openrelay_customer)]

@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Any, NoReturn
 
@@ -28,20 +28,21 @@ _JSON_FAULTS = {
 
 @dataclass(frozen=True)
 class CreateBatch:
-    """A well-formed order on a file.
+    """A well-formed order, apart from what it reads.
 
     Attributes:
         metadata: as given; None where it was null or absent.
         grader: the grader of an evaluation, or None.
         digest: SHA-256 (hex) of the parsed body, by which idempotent replays are told apart.
+        model_hint: names the model where neither the metadata nor the input does; or None.
     """
 
-    input_file_id: str
     endpoint: str
     completion_window_hours: int
     metadata: Mapping[str, str] | None
     grader: str | None
     digest: str
+    model_hint: str | None = None
 
 
 def read_object(body: bytes) -> dict[str, Any]:
@@ -72,10 +73,50 @@ def parse_create(body: Mapping[str, Any]) -> CreateBatch:
     hours = _hours(body.get("completion_window"))
     metadata = _metadata(body.get("metadata"))
     grader = _grader(metadata or {})
+    return CreateBatch(endpoint, hours, metadata, grader, _digest(body))
+
+
+def parse_file_id(body: Mapping[str, Any]) -> str:
+    """Return the input file of a create body, known or not.
+
+    Raises:
+        GatewayError: 400 ``invalid_request``.
+    """
     file_id = body.get("input_file_id")
     if not isinstance(file_id, str):
         _refuse("invalid_request", "input_file_id must be the id of a file.", "input_file_id")
-    return CreateBatch(file_id, endpoint, hours, metadata, grader, _digest(body))
+    return file_id
+
+
+def parse_openrelay_create(body: Mapping[str, Any]) -> CreateBatch:
+    """Check the fields of an OpenRelay create body: those of ``parse_create``, and its ``model``.
+
+    Raises:
+        GatewayError: as ``parse_create``, and 400 ``invalid_model``.
+    """
+    wanted = parse_create(body)
+    model = body.get("model")
+    if model is not None and not isinstance(model, str):
+        _refuse("invalid_model", "model must be a text, a repository in org/name form.", "model")
+    return replace(wanted, model_hint=model)
+
+
+def has_inline_requests(body: Mapping[str, Any], requests: int | None) -> bool:
+    """Say whether an OpenRelay create body carries its requests; else it names a file.
+
+    Args:
+        requests: how many it carries; None where ``requests`` is no list.
+
+    Raises:
+        GatewayError: 400 ``invalid_request``: it does both or neither, or the list is none.
+    """
+    if body.get("requests") is None:
+        return False
+    if body.get("input_file_id") is not None:
+        _refuse("invalid_request", "Give input_file_id or requests, not both.", "requests")
+    if not requests:
+        _refuse("invalid_request", "requests must be a list of 1 to 50,000 requests.", "requests")
+    return True
 
 
 def parse_idempotency_key(values: list[str]) -> str | None:

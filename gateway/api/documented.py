@@ -20,7 +20,7 @@ _DESCRIPTIONS = {
     "or not_found.",
     409: "The state of a file, key or batch refuses this; code says which.",
     411: "length_required: send Content-Length.",
-    413: "file_too_large: over 32 MiB; use the native multi-part upload.",
+    413: "file_too_large: past the largest upload of this route.",
     422: "The file or the model cannot be used; code says why.",
     429: "order_limit, rate_limited.",
     500: "server_error.",
@@ -88,30 +88,66 @@ UPLOAD_BODY = {
     }
 }
 
-CREATE_BATCH_BODY = {
-    "parameters": [
-        {
-            "name": "Idempotency-Key",
-            "in": "header",
-            "required": False,
-            "schema": {"type": "string", "pattern": "^[A-Za-z0-9_.:-]{16,80}$"},
-        }
-    ],
-    "requestBody": {
-        "required": True,
+CONTENT_ANSWERS: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "File bytes.",
         "content": {
-            "application/json": {
-                "schema": {
-                    "type": "object",
-                    "required": ["input_file_id", "endpoint", "completion_window"],
-                    "properties": {
-                        "input_file_id": {"type": "string", "pattern": rf"^file-{UUID}$"},
-                        "endpoint": {"enum": list(ENDPOINTS)},
-                        "completion_window": {"type": "string", "pattern": "^[0-9]{1,3}h$"},
-                        "metadata": METADATA_SCHEMA,
-                    },
-                }
+            "application/jsonl": {"schema": {"type": "string"}},
+            "application/octet-stream": {
+                "schema": {"type": "string", "contentMediaType": "application/octet-stream"}
+            },
+        },
+    },
+    206: {
+        "description": "A byte range of a file.",
+        "headers": {"Content-Range": {"schema": {"type": "string"}}},
+        "content": {
+            "application/octet-stream": {
+                "schema": {"type": "string", "contentMediaType": "application/octet-stream"}
             }
         },
     },
 }
+
+
+def _create_body(required: list[str], **properties: dict[str, Any]) -> dict[str, Any]:
+    schema = {
+        "type": "object",
+        "required": required,
+        "properties": {
+            **properties,
+            "endpoint": {"enum": list(ENDPOINTS)},
+            "completion_window": {"type": "string", "pattern": "^[0-9]{1,3}h$"},
+            "metadata": METADATA_SCHEMA,
+        },
+    }
+    return {
+        "parameters": [
+            {
+                "name": "Idempotency-Key",
+                "in": "header",
+                "required": False,
+                "schema": {"type": "string", "pattern": "^[A-Za-z0-9_.:-]{16,80}$"},
+            }
+        ],
+        "requestBody": {"required": True, "content": {"application/json": {"schema": schema}}},
+    }
+
+
+_FILE_ID = {"type": "string", "pattern": rf"^file-{UUID}$"}
+
+CREATE_BATCH_BODY = _create_body(
+    ["input_file_id", "endpoint", "completion_window"], input_file_id=_FILE_ID
+)
+OPENRELAY_CREATE_BODY = _create_body(
+    ["endpoint", "completion_window"],
+    input_file_id=_FILE_ID,
+    requests={
+        "type": "array",
+        "items": {"type": "object"},
+        "minItems": 1,
+        "maxItems": 50_000,
+        "description": "In place of input_file_id; each may omit method and url.",
+    },
+    model={"type": "string", "description": "The model where no request names one."},
+)

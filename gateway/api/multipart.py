@@ -252,6 +252,6 @@ def _too_large(limit: int) -> GatewayError:
     return GatewayError(
         413,
         "file_too_large",
-        f"The file is past {limit:,} bytes; use the native multi-part upload for larger ones.",
+        f"The file is past the {limit:,} bytes that this route takes.",
         "file",
     )

@@ -1,7 +1,7 @@
-"""Limits on nodes: a rate for every proven hotkey, and a budget for their bodies."""
+"""Limits on callers: a rate for every proven hotkey, uploads at once, a budget for bodies."""
 
 import math
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from gateway.errors import GatewayError
 
 MAX_BUCKETS = 4_096
+UPLOAD_RETRY_SECONDS = 5
 
 
 @dataclass
@@ -50,6 +51,36 @@ class RateLimit:
                 429, "rate_limited", "This hotkey sends too many requests.", retry_after=wait
             )
         bucket.tokens -= 1
+
+
+class AtOnce:
+    """Lets every key have ``limit`` uploads under way at once."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._under_way: Counter[str] = Counter()
+
+    @contextmanager
+    def enter(self, key: str) -> Iterator[None]:
+        """Count one upload of ``key`` while it is under way.
+
+        Raises:
+            GatewayError: 429 ``rate_limited``.
+        """
+        if self._under_way[key] >= self._limit:
+            raise GatewayError(
+                429,
+                "rate_limited",
+                f"{self._limit} uploads are under way; wait until one of them ends.",
+                retry_after=UPLOAD_RETRY_SECONDS,
+            )
+        self._under_way[key] += 1
+        try:
+            yield
+        finally:
+            self._under_way[key] -= 1
+            if not self._under_way[key]:
+                del self._under_way[key]
 
 
 class BodyBudget:

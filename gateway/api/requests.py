@@ -1,7 +1,9 @@
 """Reading what a customer's request carries: bodies and query parameters, strictly."""
 
+import asyncio
 import re
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Annotated, Any
 
 from fastapi import Query, Request
@@ -11,7 +13,20 @@ from starlette.requests import ClientDisconnect
 
 from gateway.errors import GatewayError
 
+FLUSH_BYTES = 1024 * 1024
+
 _INTEGER = re.compile(r"[0-9]{1,9}", re.ASCII)
+
+
+def check_json(request: Request) -> None:
+    """Refuse a body that says to be something else than JSON.
+
+    Raises:
+        GatewayError: 415.
+    """
+    kind = request.headers.get("content-type", "application/json").partition(";")[0]
+    if kind.strip().lower() != "application/json":
+        raise GatewayError(415, "unsupported_media_type", "Send the body as application/json.")
 
 
 async def json_bytes(request: Request) -> bytes:
@@ -20,13 +35,37 @@ async def json_bytes(request: Request) -> bytes:
     Raises:
         GatewayError: 415 for another content type, 400 for a body that ended early.
     """
-    kind = request.headers.get("content-type", "application/json").partition(";")[0]
-    if kind.strip().lower() != "application/json":
-        raise GatewayError(415, "unsupported_media_type", "Send the body as application/json.")
+    check_json(request)
     try:
         return await request.body()
     except ClientDisconnect as error:
-        raise GatewayError(400, "invalid_request", "The request body ended early.") from error
+        raise _ended_early() from error
+
+
+async def received_body(request: Request, path: Path) -> int:
+    """Write the raw body of a request to a new file and return its size in bytes.
+
+    Raises:
+        GatewayError: 400 for a body that ended early.
+    """
+    size = 0
+    with path.open("xb") as file:
+        unwritten = bytearray()
+        try:
+            async for chunk in request.stream():
+                size += len(chunk)
+                unwritten += chunk
+                if len(unwritten) >= FLUSH_BYTES:
+                    await asyncio.to_thread(file.write, unwritten)
+                    unwritten = bytearray()
+        except ClientDisconnect as error:
+            raise _ended_early() from error
+        await asyncio.to_thread(file.write, unwritten)
+    return size
+
+
+def _ended_early() -> GatewayError:
+    return GatewayError(400, "invalid_request", "The request body ended early.")
 
 
 def given_once(*names: str) -> Callable[[Request], Awaitable[None]]:
@@ -40,12 +79,13 @@ def given_once(*names: str) -> Callable[[Request], Awaitable[None]]:
     return check
 
 
-def _digits(value: Any) -> Any:
+def only_digits(value: Any) -> Any:
+    """Refuse, as a validator, a query parameter that is not written in plain digits."""
     # "1.0", " 1" and "1_0" would pass as integers.
     if isinstance(value, str) and _INTEGER.fullmatch(value) is None:
-        raise ValueError("must be an integer of 1 to 100")
+        raise ValueError("must be an integer")
     return value
 
 
-PageLimit = Annotated[int, Field(ge=1, le=100), BeforeValidator(_digits), Query()]
+PageLimit = Annotated[int, Field(ge=1, le=100), BeforeValidator(only_digits), Query()]
 Cursor = str | SkipJsonSchema[None]

@@ -8,7 +8,7 @@ from bittensor_core import Keypair
 from fastapi import Depends, Request
 
 from gateway.api.locks import KeyLocks
-from gateway.api.rates import BodyBudget, RateLimit
+from gateway.api.rates import AtOnce, BodyBudget, RateLimit
 from gateway.catalog.lookup import Catalog
 from gateway.intake.pool import IntakePool
 from gateway.neurons import Neurons
@@ -32,6 +32,7 @@ class State:
     node_rates: RateLimit
     body_budget: BodyBudget
     creations: KeyLocks
+    uploads: AtOnce
     nonces: InMemoryNonceStore = field(default_factory=InMemoryNonceStore)
 
     def now_ms(self) -> int:

@@ -66,6 +66,21 @@ async def live_nodes(
     return [node for node in (await session.exec(statement)).all() if may_lease(node.outcomes)]
 
 
+async def served_models(store: Store, policy: Policy, now_ms: int) -> dict[str, int]:
+    """Return the models that live miners hold, by name, each with the time it was first known.
+
+    The time is that at which the longest known of its miners came, in Unix milliseconds.
+    """
+    async with store.read() as session:
+        miners = await live_nodes(session, NodeRole.MINER, policy, now_ms)
+    served: dict[str, int] = {}
+    for node in miners:
+        if node.loaded_model is not None:
+            known = served.get(node.loaded_model, node.registered_at_ms)
+            served[node.loaded_model] = min(known, node.registered_at_ms)
+    return dict(sorted(served.items()))
+
+
 def has_loaded(node: Node, order: Order) -> bool:
     """Say whether the node holds the order's model commit."""
     return (node.loaded_model, node.loaded_revision) == (order.model, order.revision)

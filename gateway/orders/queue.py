@@ -7,6 +7,7 @@ time.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from sqlalchemy import ColumnElement
 from sqlmodel import case, col, func, select
@@ -119,7 +120,7 @@ async def _tokens_before(
     )
 
 
-def _tokens_a_sample() -> ColumnElement[float]:
+def _tokens_a_sample() -> ColumnElement[Any]:
     """What a sample of an order comes to: its verified ones tell, else half of ``max_tokens``."""
     verified = col(Order.samples_verified)
     measured = col(Order.tokens_verified) * 1.0 / func.nullif(verified, 0)

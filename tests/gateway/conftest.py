@@ -227,10 +227,11 @@ class World:
         body: str = "00",
         account_id: str | None = None,
         hours: int = 24,
+        input_file_id: str = "file-x",
         **options: Any,
     ) -> Order:
         placement = Placement(
-            input_file_id="file-x",
+            input_file_id=input_file_id,
             dialect=Dialect.OPENAI,
             completion_window_hours=hours,
             metadata={"a": "b"},

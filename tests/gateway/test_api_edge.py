@@ -209,10 +209,10 @@ def test_bodies_that_are_no_create_body(gateway: LiveGateway) -> None:
 
 
 def test_what_nobody_foresaw(gateway: LiveGateway, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def fail(*_: object) -> None:
+    async def fail(*_: object, **__: object) -> None:
         raise RuntimeError("a detail that is nobody's business")
 
-    monkeypatch.setattr("gateway.api.openai_files.list_inputs", fail)
+    monkeypatch.setattr("gateway.api.openai_files.files_of", fail)
     response = httpx.get(f"{gateway.base_url}/files", headers=gateway.auth)
     assert_error(response, 500, "server_error")
     assert "detail" not in response.text
@@ -225,11 +225,11 @@ def test_what_nobody_foresaw(gateway: LiveGateway, monkeypatch: pytest.MonkeyPat
 def test_too_many_requests_at_once(gateway: LiveGateway, monkeypatch: pytest.MonkeyPatch) -> None:
     release = threading.Event()
 
-    async def wait(*_: object) -> list[object]:
+    async def wait(*_: object, **__: object) -> tuple[list[object], bool]:
         await asyncio.to_thread(release.wait, 30)
-        return []
+        return [], False
 
-    monkeypatch.setattr("gateway.api.openai_files.list_inputs", wait)
+    monkeypatch.setattr("gateway.api.openai_files.files_of", wait)
     monkeypatch.setattr(FloodGate, "limit", 2)
     url = f"{gateway.base_url}/files"
     with ThreadPoolExecutor() as pool:

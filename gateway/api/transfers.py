@@ -1,0 +1,82 @@
+"""Receiving and sending files: what the routes of every dialect share."""
+
+from fastapi import Request
+from fastapi.responses import Response, StreamingResponse
+
+from gateway.api.models import File as FileObject
+from gateway.api.multipart import received_upload
+from gateway.api.ranges import requested_span
+from gateway.api.state import State
+from gateway.files import find_file, keep_upload, pieces
+from gateway.store.tables import File, FilePurpose
+
+
+async def receive(request: Request, state: State, account_id: str, limit: int) -> FileObject:
+    """Keep a multipart upload of at most ``limit`` bytes as an input file.
+
+    Raises:
+        GatewayError: 400, 411, 413, 415; 429 for too many uploads at once.
+    """
+    folder = state.settings.incoming
+    with state.uploads.enter(account_id):
+        async with received_upload(request, folder, limit) as upload:
+            row = await keep_upload(
+                state.store,
+                account_id,
+                upload.path,
+                filename=upload.filename,
+                size=upload.size,
+                sha256=upload.sha256,
+                now_ms=state.now_ms(),
+            )
+    return file_object(row)
+
+
+async def send(request: Request, state: State, account_id: str, file_id: str) -> Response:
+    """Stream a file's bytes, or the range of them that was asked for.
+
+    Raises:
+        GatewayError: 404, or 416 for a range beyond the file.
+    """
+    row = await find_file(state.store, account_id, file_id)
+    # Content never changes once it can be read, so the id is as good a validator as a hash.
+    etag = f'"{row.id}"'
+    span = requested_span(
+        request.headers.get("range"), request.headers.get("if-range"), etag, row.bytes
+    )
+    headers = {
+        "Accept-Ranges": "bytes",
+        "Content-Disposition": f'attachment; filename="{row.filename}"',
+        "Content-Length": str(row.bytes if span is None else span.length),
+        "ETag": etag,
+        "X-Content-Type-Options": "nosniff",
+    }
+    output = row.purpose == FilePurpose.BATCH_OUTPUT
+    media_type = "application/jsonl" if output and span is None else "application/octet-stream"
+    if span is not None:
+        headers["Content-Range"] = f"bytes {span.start}-{span.end - 1}/{row.bytes}"
+    status = 200 if span is None else 206
+    if request.method == "HEAD":
+        return Response(status_code=status, headers=headers, media_type=media_type)
+    start, end = (0, row.bytes) if span is None else (span.start, span.end)
+    return StreamingResponse(
+        pieces(state.store, row.object_key, start, end),
+        status,
+        headers=headers,
+        media_type=media_type,
+    )
+
+
+def file_object(row: File) -> FileObject:
+    """Return the contract's object of a file; output and error files have no ``sha256``."""
+    is_input = row.purpose == FilePurpose.BATCH
+    return FileObject(
+        id=row.id,
+        object="file",
+        bytes=row.bytes,
+        created_at=row.created_at_ms // 1000,
+        filename=row.filename,
+        purpose="batch" if is_input else "batch_output",
+        status="processed",
+        sha256=row.sha256 if is_input else None,
+    )
