@@ -157,7 +157,9 @@ class _Demo:
             with tempfile.TemporaryDirectory() as folder:
                 tales = Path(folder) / "tales.jsonl"
                 write_tales(tales)
-                self._follow(client, self._place(client, tales, "/v1/chat/completions"))
+                batch = self._place(client, tales, "/v1/chat/completions")
+                _, probe = self._follow(client, batch)
+            self._console.print(f"{CHEAT_NODE} on the tales: {probe.cheat}")
             if self._suspended():
                 return True
         return False
