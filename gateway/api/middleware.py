@@ -110,14 +110,23 @@ class BodyGuard:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        body = _GuardedBody(receive, self._limit_of(scope["path"]))
+        body = _GuardedBody(receive, self._limit_of(scope["path"]), _declared_length(scope))
         await self._app(scope, body.receive, send)
 
 
+def _declared_length(scope: Scope) -> int:
+    """Return the Content-Length of a request in bytes, 0 where it has none."""
+    for name, value in scope["headers"]:
+        if name == b"content-length" and value.isdigit():
+            return int(value)
+    return 0
+
+
 class _GuardedBody:
-    def __init__(self, receive: Receive, limit: int) -> None:
+    def __init__(self, receive: Receive, limit: int, declared: int) -> None:
         self._receive = receive
         self._limit = limit
+        self._declared = declared
         self._seen = 0
         self._complete = False
         self._started = asyncio.get_running_loop().time()
@@ -125,6 +134,7 @@ class _GuardedBody:
     async def receive(self) -> Message:
         if self._complete:
             return await self._receive()
+        self._check(self._declared)
         try:
             async with asyncio.timeout(self._patience()):
                 message = await self._receive()
@@ -137,11 +147,14 @@ class _GuardedBody:
             return message
         self._seen += len(message.get("body", b""))
         self._complete = not message.get("more_body", False)
-        if self._seen > self._limit:
-            raise GatewayError(
-                413, "request_too_large", f"The request body is past {self._limit} bytes."
-            )
+        self._check(self._seen)
         return message
+
+    def _check(self, size: int) -> None:
+        if size > self._limit:
+            raise GatewayError(
+                413, "request_too_large", f"The request body is past {self._limit:,} bytes."
+            )
 
     def _patience(self) -> float:
         """Seconds to wait for the next piece; past its due time a body has none left."""

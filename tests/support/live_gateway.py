@@ -42,6 +42,10 @@ class LiveGateway:
         return f"{self.origin}/api/openai/v1"
 
     @property
+    def openrelay_url(self) -> str:
+        return f"{self.origin}/v1"
+
+    @property
     def auth(self) -> dict[str, str]:
         return {"Authorization": f"Bearer {self.key}"}
 
@@ -68,7 +72,12 @@ class LiveGateway:
     def client(self, key: str | None = None, **options: Any) -> openai.OpenAI:
         """Return the official client, which tries once unless told otherwise."""
         options.setdefault("max_retries", 0)
-        return openai.OpenAI(base_url=self.base_url, api_key=key or self.key, **options)
+        options.setdefault("base_url", self.base_url)
+        return openai.OpenAI(api_key=key or self.key, **options)
+
+    def openrelay(self, key: str | None = None, **options: Any) -> openai.OpenAI:
+        """Return the official client of the OpenRelay dialect."""
+        return self.client(key, base_url=self.openrelay_url, **options)
 
 
 @contextmanager
