@@ -154,7 +154,7 @@ def test_an_order_that_waits_expires(gateway: LiveGateway, clock: Clock) -> None
 def test_a_free_miner_is_no_wait(gateway: LiveGateway, nodes: FakeNodes) -> None:
     first = order(gateway.openrelay(), item("q1"))
     assert wait(gateway.openrelay(), first.id).status == "completed"
-    queue = first.to_dict()["reliquary_queue"]
+    queue: Any = first.to_dict()["reliquary_queue"]
     assert queue["queue_position"] == 1
     assert "reason" not in queue
     assert queue["estimated_start_at"].endswith("Z")

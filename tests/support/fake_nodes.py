@@ -7,7 +7,7 @@ verdicts from a function.
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,7 +15,7 @@ from pathlib import Path
 from bittensor_core import Keypair
 from live_gateway import LiveGateway
 
-from protocol.client import NodeClient
+from protocol.client import GatewayRefused, NodeClient
 from protocol.documents import (
     result_root,
     result_statement,
@@ -115,7 +115,8 @@ class FakeNodes:
                     continue
                 self.works.append(lease.work)
                 await client.heartbeat(lease.lease_id, 1)
-                await client.submit_result(lease.lease_id, self.result(lease.work, lease.attempt))
+                result = self.result(lease.work, lease.attempt)
+                await unless_over(client.submit_result(lease.lease_id, result))
 
     async def validate(self, origin: str) -> None:
         """Judge until stopped."""
@@ -128,7 +129,16 @@ class FakeNodes:
                     await asyncio.sleep(POLL_SECONDS)
                     continue
                 await client.heartbeat(lease.lease_id, 1)
-                await client.submit_verdicts(lease.lease_id, self.verdicts(lease))
+                await unless_over(client.submit_verdicts(lease.lease_id, self.verdicts(lease)))
+
+
+async def unless_over(post: Awaitable[object]) -> None:
+    """Post on a lease that may be over meanwhile, which a real node takes as it is too."""
+    try:
+        await post
+    except GatewayRefused as error:
+        if error.code != "lease_over":
+            raise
 
 
 @contextmanager
