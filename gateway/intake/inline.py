@@ -5,9 +5,7 @@ but for line breaks between its members: no number is rounded, and a fault in on
 its line alone, as it would in a file.
 """
 
-import codecs
 import json
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from hashlib import sha256
@@ -16,15 +14,11 @@ from typing import BinaryIO
 
 from gateway.intake.lines import MAX_LINE_BYTES, MAX_LINES
 from gateway.intake.outcome import FileRefusal
+from gateway.intake.window import Malformed, TooLarge, Window, too_large
 
 MAX_REST_BYTES = 1024 * 1024
 
-_PIECE = 1024 * 1024
-_SPACE = re.compile(r"[ \t\n\r]*")
 _BREAKS = str.maketrans("\r\n", "  ")
-_DECODER = json.JSONDecoder()
-# A literal or escape that a window cuts is at most this long.
-_CUT = 16
 # What a line lacks, by the character that it is marked with.
 _METHOD, _URL = '"method":"POST"', '"url":"{endpoint}"'
 _MARKS = {(False, False): "0", (True, False): "1", (False, True): "2", (True, True): "3"}
@@ -43,14 +37,6 @@ class SplitBody:
     requests: int | None
 
 
-class _Malformed(Exception):
-    """The body is no JSON; ``read_json`` of the rest tells why where it can."""
-
-
-class _TooLarge(Exception):
-    """A value of the body is longer than it may be."""
-
-
 def split_requests(body: Path, items: Path) -> SplitBody | FileRefusal:
     """Write the requests of a create body to ``items``, one a line, for ``write_lines``.
 
@@ -59,10 +45,10 @@ def split_requests(body: Path, items: Path) -> SplitBody | FileRefusal:
     """
     with body.open("rb") as source, items.open("wb") as target:
         try:
-            return _Splitter(_Window(source), target).split()
-        except _TooLarge as error:
+            return _Splitter(Window(source), target).split()
+        except TooLarge as error:
             return FileRefusal(413, "request_too_large", f"{error}.")
-        except (UnicodeDecodeError, RecursionError, _Malformed, ValueError) as error:
+        except (UnicodeDecodeError, RecursionError, Malformed, ValueError) as error:
             return FileRefusal(400, "invalid_request", _explained(error))
 
 
@@ -96,75 +82,8 @@ def write_lines(items: Path, target: Path, endpoint: str) -> tuple[int, str]:
     return size, digest.hexdigest()
 
 
-class _Window:
-    """The text of a body, of which only a part is in memory."""
-
-    def __init__(self, source: BinaryIO) -> None:
-        self._source = source
-        self._decoder = codecs.getincrementaldecoder("utf-8")()
-        self._text = ""
-        self._at = 0
-        self._ended = False
-
-    def peek(self) -> str:
-        """Return the next character that is no white space, or nothing at the end."""
-        while True:
-            match = _SPACE.match(self._text, self._at)
-            self._at = self._at if match is None else match.end()
-            if self._at < len(self._text):
-                return self._text[self._at]
-            if not self._more():
-                return ""
-
-    def take(self, wanted: str) -> str:
-        """Pass the next character, one of ``wanted``, and return it."""
-        found = self.peek()
-        if not found or found not in wanted:
-            raise _Malformed
-        self._at += 1
-        return found
-
-    def value(self, limit: int) -> tuple[object, str]:
-        """Pass the next JSON value of at most ``limit`` characters; return it and its text."""
-        self.peek()
-        while True:
-            try:
-                value, end = _DECODER.raw_decode(self._text, self._at)
-            except json.JSONDecodeError as error:
-                cut = error.msg.startswith("Unterminated") or error.pos >= len(self._text) - _CUT
-                if not cut or not self._longer(limit):
-                    raise _Malformed from error
-                continue
-            # A number may go on in the next piece.
-            if len(self._text) - end < _CUT and self._longer(limit):
-                continue
-            if end - self._at > limit:
-                raise _too_large(limit)
-            text = self._text[self._at : end]
-            self._at = end
-            return value, text
-
-    def _longer(self, limit: int) -> bool:
-        if len(self._text) - self._at > limit + _CUT:
-            raise _too_large(limit)
-        return self._more()
-
-    def _more(self) -> bool:
-        """Read a further piece; say whether there was one."""
-        if self._ended:
-            return False
-        piece = self._source.read(_PIECE)
-        self._ended = not piece
-        more = self._decoder.decode(piece, final=self._ended)
-        if self._ended:
-            return False
-        self._text = self._text[self._at :] + more
-        self._at = 0
-        return True
-
-
 class _Splitter:
-    def __init__(self, window: _Window, target: BinaryIO) -> None:
+    def __init__(self, window: Window, target: BinaryIO) -> None:
         self._window = window
         self._target = target
         self._requests: int | None = None
@@ -179,7 +98,7 @@ class _Splitter:
             members.append(member)
             size += len(member)
             if size > MAX_REST_BYTES:
-                raise _too_large(MAX_REST_BYTES)
+                raise too_large(MAX_REST_BYTES)
             if (self._requests or 0) > MAX_LINES:
                 return FileRefusal(
                     422,
@@ -188,7 +107,7 @@ class _Splitter:
                     "requests",
                 )
         if self._window.peek():
-            raise _Malformed
+            raise Malformed
         rest = "{" + ",".join(members) + "}"
         return SplitBody(rest.encode("utf-8"), self._requests)
 
@@ -199,7 +118,7 @@ class _Splitter:
             return
         while True:
             if self._window.peek() != '"':
-                raise _Malformed
+                raise Malformed
             name, text = self._window.value(MAX_REST_BYTES)
             self._window.take(":")
             listed = name == "requests" and self._requests is None and self._window.peek() == "["
@@ -228,10 +147,6 @@ class _Splitter:
             if self._window.take(",]") == "]":
                 break
         return f'"{digest.hexdigest()}"'
-
-
-def _too_large(limit: int) -> _TooLarge:
-    return _TooLarge(f"A value of the request body is longer than {limit:,} characters")
 
 
 def _explained(error: Exception) -> str:

@@ -190,8 +190,7 @@ class World:
         offsets = np.cumsum([0, *(len(prompt) for prompt in prompts)]).astype("<u8")
         (folder / PROMPTS).write_bytes(np.concatenate(prompts).astype("<u4").tobytes())
         (folder / OFFSETS).write_bytes(offsets.tobytes())
-        seen: Counter[tuple[int, ...]] = Counter()
-        lines = []
+        seen, lines = Counter[tuple[int, ...]](), []
         for index, prompt in enumerate(prompts):
             first = n * seen[tuple(prompt)]
             seen[tuple(prompt)] += 1
@@ -239,9 +238,9 @@ class World:
             body_sha256=body,
             drawn_seed=4_242,
         )
-        account = account_id or self.account_id
         quote = self.quote(prompts, **options)
-        return await place(self.store, account, quote, placement, self.policy, self.now)
+        owner = account_id or self.account_id
+        return await place(self.store, owner, quote, placement, self.policy, self.now)
 
     async def node(self, role: Role, *, loaded: bool = True, able: bool = True) -> Node:
         """Make and announce a node."""

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gateway.intake import inline
+from gateway.intake import inline, window
 from gateway.intake.inline import SplitBody, split_requests, write_lines
 from gateway.intake.outcome import FileRefusal
 
@@ -32,8 +32,8 @@ def lines(folder: Path) -> list[bytes]:
 
 
 @pytest.fixture(params=[1, 7, 1_048_576])
-def window(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
-    monkeypatch.setattr(inline, "_PIECE", request.param)
+def piece(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
+    monkeypatch.setattr(window, "PIECE", request.param)
     return request.param
 
 
@@ -59,7 +59,7 @@ def window(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> i
         ('{\r\n "url":1,\n "method":2\r\n}', '{   "url":1,  "method":2  }'),
     ],
 )  # fmt: skip
-def test_an_item_is_a_line(tmp_path: Path, window: int, item: str, line: str):
+def test_an_item_is_a_line(tmp_path: Path, piece: int, item: str, line: str):
     body = f' {{"a": 1, "requests" : [ {item} , {item}\n], "endpoint":"x"}}\n'
     outcome = split(tmp_path, body.encode())
     assert isinstance(outcome, SplitBody)
@@ -82,7 +82,7 @@ def test_an_item_is_a_line(tmp_path: Path, window: int, item: str, line: str):
     ],
 )
 def test_the_rest(
-    tmp_path: Path, window: int, body: bytes, requests: int | None, rest: bytes | None
+    tmp_path: Path, piece: int, body: bytes, requests: int | None, rest: bytes | None
 ):
     outcome = split(tmp_path, body)
     if rest is None:
@@ -102,7 +102,7 @@ def test_the_rest(
         b'{"requests":[1.]}', b'{"requests":[01]}', b'{"requests":[-]}', b'{"requests":["\\x"]}',
     ],
 )  # fmt: skip
-def test_what_is_no_json(tmp_path: Path, window: int, body: bytes):
+def test_what_is_no_json(tmp_path: Path, piece: int, body: bytes):
     outcome = split(tmp_path, body)
     assert isinstance(outcome, FileRefusal)
     assert (outcome.status, outcome.code) == (400, "invalid_request")
@@ -118,7 +118,7 @@ def test_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     assert (outcome.status, outcome.code) == (422, "invalid_batch_file")
     monkeypatch.setattr(inline, "MAX_LINE_BYTES", 1_000)
     monkeypatch.setattr(inline, "MAX_REST_BYTES", 1_000)
-    monkeypatch.setattr(inline, "_PIECE", 100)
+    monkeypatch.setattr(window, "PIECE", 100)
     for body in (
         b'{"requests":["' + b"x" * 2_000 + b'"]}',
         b'{"requests":["' + b"x" * 2_000,
@@ -158,7 +158,7 @@ def test_any_list_comes_through(
     piece: int,
     indent: int | None,
 ):
-    monkeypatch.setattr(inline, "_PIECE", piece)
+    monkeypatch.setattr(window, "PIECE", piece)
     body = {"first": 1, "requests": items, "last": {"requests": [1]}}
     text = json.dumps(body, ensure_ascii=indent is None, indent=indent)
     outcome = split(tmp_path, text.encode("utf-8", "surrogatepass"))
