@@ -14,7 +14,6 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from gateway.app import create_app
 from gateway.connections import MAX_HEADER_BYTES, BoundedProtocol
-from gateway.logs import configure_logs
 from gateway.settings import GatewaySettings
 from protocol.chain.base import Chain, ChainError
 from protocol.chain.local import LocalChain
@@ -73,7 +72,6 @@ def serve(settings: GatewaySettings, chain: Chain | None = None) -> None:
     Raises:
         ServeError: the gateway could not start; the message says why.
     """
-    configure_logs()
     try:
         settings.data.mkdir(parents=True, exist_ok=True)
         chain = LocalChain(settings.chain, time.time) if chain is None else chain

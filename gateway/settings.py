@@ -6,8 +6,8 @@ from typing import Annotated, Self
 from pydantic import Field, SecretStr, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from gateway.catalog.architectures import SUPPORTED_ARCHITECTURES
 from gateway.orders.policy import SECOND, Policy
+from protocol.architectures import SUPPORTED_ARCHITECTURES
 from protocol.messages import MAX_UNIT_SAMPLES
 
 

@@ -7,14 +7,8 @@ from pydantic import Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from miner.engines.base import ENGINE_FACTORIES, EngineSettings
+from protocol.architectures import SUPPORTED_ARCHITECTURES
 from protocol.messages import MAX_UNIT_SAMPLES, EngineName
-
-# ``architectures[0]`` of the configurations whose engines here follow the draw.
-ARCHITECTURES = (
-    "Qwen3ForCausalLM",
-    "Qwen3_5ForCausalLM",
-    "Qwen3_5ForConditionalGeneration",
-)
 
 
 class MinerSettings(BaseSettings):
@@ -50,7 +44,7 @@ class MinerSettings(BaseSettings):
     max_model_len: Annotated[int, Field(ge=2)] | None = None
     tensor_parallel: Annotated[int, Field(ge=1)] = 1
     max_samples: Annotated[int, Field(ge=1, le=MAX_UNIT_SAMPLES)] = 256
-    architectures: tuple[str, ...] = ARCHITECTURES
+    architectures: tuple[str, ...] = SUPPORTED_ARCHITECTURES
     models: Path | None = None
     engine_log: Path | None = None
     poll_seconds: Annotated[float, Field(gt=0)] = 1.0

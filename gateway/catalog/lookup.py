@@ -12,9 +12,9 @@ from functools import partial
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
-from gateway.catalog.architectures import SUPPORTED_ARCHITECTURES
 from gateway.errors import GatewayError
 from protocol import repository
+from protocol.architectures import SUPPORTED_ARCHITECTURES
 from protocol.repository import ModelFacts
 
 P = ParamSpec("P")

@@ -71,6 +71,8 @@ def _run(settings: "GatewaySettings") -> None:
     from gateway.serve import ServeError, serve
     from protocol.chain.base import ChainError
     from protocol.keys import HotkeyError
+    from scripts.cli.logs import configure_logs
 
+    configure_logs()
     with reported(ServeError, ChainError, HotkeyError, OSError):
         serve(settings)

@@ -82,11 +82,11 @@ def miner(
 
 
 def _run(settings: "MinerSettings") -> None:
-    from gateway.logs import configure_logs
     from miner.engines.base import EngineError
     from miner.node import run_miner
     from protocol.client import GatewayRefused
     from protocol.keys import HotkeyError
+    from scripts.cli.logs import configure_logs
 
     configure_logs()
     with reported(HotkeyError, GatewayRefused, EngineError, OSError):

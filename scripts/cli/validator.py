@@ -56,9 +56,9 @@ def validator(
 
 
 def _run(settings: "ValidatorSettings") -> None:
-    from gateway.logs import configure_logs
     from protocol.client import GatewayRefused
     from protocol.keys import HotkeyError
+    from scripts.cli.logs import configure_logs
     from validator.daemon import run_validator
 
     configure_logs()
