@@ -9,7 +9,8 @@ from typing import Any
 import httpx
 import openai
 import pytest
-from ended_batch import ENDED, check_ended
+from both_dialects import check_ended_in_both
+from ended_batch import ENDED
 from fake_nodes import all_verified, fake_nodes
 from live_gateway import LiveGateway, live_gateway
 from small_model import MODEL, small_model_hub
@@ -82,7 +83,9 @@ def test_a_batch_is_delivered(
     with fake_nodes(gateway, tmp_path, LoadedModel(model=MODEL, revision=hub[0]), answer) as nodes:
         ended = wait(client, batch.id)
     assert ended.status == "completed"
-    output, errors = check_ended(client, ended, [*(f"q{i}" for i in range(7)), "", "q9"])
+    _, output, errors = check_ended_in_both(
+        gateway, ended.id, [*(f"q{i}" for i in range(7)), "", "q9"]
+    )
     assert len(output) == 7
     assert [row["error"]["code"] for row in errors] == ["invalid_json", "stop_unavailable"]
     body = output[0]["response"]["body"]
@@ -144,7 +147,7 @@ def test_a_void_sample_is_generated_again(
     with fake_nodes(gateway, tmp_path, loaded, answer, judge) as nodes:
         ended = wait(client, batch.id)
     assert ended.status == "completed"
-    output, errors = check_ended(client, ended, [f"q{i}" for i in range(5)])
+    _, output, errors = check_ended_in_both(gateway, ended.id, [f"q{i}" for i in range(5)])
     assert (len(output), errors) == (5, [])
     assert sum(len(work.samples) for work in nodes.works) == 6
     url = f"{gateway.origin}/api/v1/dataset-orders/{batch.id.removeprefix('batch_')}"
