@@ -21,7 +21,7 @@ def running(plan: NetworkPlan) -> Iterator[Customer]:
         yield Customer(network)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def vllm_customer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Customer]:
     """Two honest vLLM miners, a cheat, a validator; the repository's own dtype."""
     plan = NetworkPlan(
