@@ -39,7 +39,11 @@ class Neurons:
         Raises:
             ChainError: the chain cannot be read and what is known of it is too old.
         """
-        neuron = (await self._at_most(REFRESH_SECONDS)).neurons.get(hotkey)
+        # Whoever is known waits for no reading of the chain that a stranger caused.
+        snapshot = self._snapshot
+        if snapshot is None or self._is_older_than(REFRESH_SECONDS):
+            snapshot = await self._at_most(REFRESH_SECONDS)
+        neuron = snapshot.neurons.get(hotkey)
         if neuron is None:
             neuron = (await self._at_most(UNKNOWN_REFRESH_SECONDS)).neurons.get(hotkey)
         return neuron
@@ -50,10 +54,13 @@ class Neurons:
 
     async def _at_most(self, age: float) -> Snapshot:
         async with self._lock:
-            if self._snapshot is None or self._clock() - self._tried_at > age:
+            if self._snapshot is None or self._is_older_than(age):
                 await self._refresh()
             assert self._snapshot is not None
             return self._snapshot
+
+    def _is_older_than(self, seconds: float) -> bool:
+        return self._clock() - self._tried_at > seconds
 
     async def _refresh(self) -> None:
         self._tried_at = self._clock()

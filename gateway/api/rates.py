@@ -90,8 +90,16 @@ class BodyBudget:
         self._free = limit
 
     @contextmanager
-    def reserve(self, size: int) -> Iterator[None]:
-        """Hold ``size`` bytes of the budget.
+    def open(self) -> Iterator["Reservation"]:
+        """Give a reservation of nothing yet; what it takes is given back at the end."""
+        held = Reservation(self)
+        try:
+            yield held
+        finally:
+            self._free += held.size
+
+    def take(self, size: int) -> None:
+        """Take ``size`` bytes out of the budget.
 
         Raises:
             GatewayError: 503 ``gateway_busy``; the sender comes again in a moment.
@@ -101,7 +109,20 @@ class BodyBudget:
                 503, "gateway_busy", "Too many large requests at once.", retry_after=2
             )
         self._free -= size
-        try:
-            yield
-        finally:
-            self._free += size
+
+
+class Reservation:
+    """The part of a budget that one body holds; it grows as the body arrives."""
+
+    def __init__(self, budget: BodyBudget) -> None:
+        self._budget = budget
+        self.size = 0
+
+    def take(self, size: int) -> None:
+        """Take ``size`` more bytes.
+
+        Raises:
+            GatewayError: as ``BodyBudget.take``.
+        """
+        self._budget.take(size)
+        self.size += size

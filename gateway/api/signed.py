@@ -1,13 +1,14 @@
 """Signed requests of nodes: who sends, proven over the raw body before anything is parsed."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, TypeVar
 
 from fastapi import Depends, Request
 from pydantic import ValidationError
 
+from gateway.api.rates import Reservation
 from gateway.api.state import State, StateOf
 from gateway.errors import GatewayError
 from gateway.neurons import may_serve
@@ -26,6 +27,7 @@ from protocol.messages import Message, Role
 THREAD_BYTES = 256 * 1024
 
 _HOTKEY_HEADER = "x-bittensor-hotkey"
+_AUTH_PREFIX = "x-bittensor-"
 _AUTH_CODES: tuple[tuple[type[AuthError], str], ...] = (
     (WrongReceiver, "wrong_receiver"),
     (StaleRequest, "clock_skew"),
@@ -83,19 +85,47 @@ async def signed_call(request: Request, state: StateOf) -> AsyncIterator[Call]:
     Raises:
         GatewayError: 401, 403, 411, 413, 429 or 503.
     """
-    neuron = await _registered(request, state)
-    length = request.headers.get("content-length", "0" if request.method == "GET" else "")
+    headers = _headers(request)
+    neuron = await _registered(headers, state)
+    length = headers.get("content-length", "0" if request.method == "GET" else "")
     if not length.isdecimal():
         raise GatewayError(411, "length_required", "Send Content-Length with a signed request.")
-    with state.body_budget.reserve(int(length)):
-        body = await request.body()
-        await _verify(request, state, body)
+    with state.body_budget.open() as held:
+        body = await _body(request, held)
+        await _verify(request, headers, state, body)
         state.node_rates.take(neuron.hotkey)
         yield Call(neuron, body)
 
 
-async def _registered(request: Request, state: State) -> Neuron:
-    claimed = request.headers.get(_HOTKEY_HEADER)
+def _headers(request: Request) -> dict[str, str]:
+    """Return the request's headers by name in lower case.
+
+    A header of the signature stands once: of two senders, one could be looked up and the other's
+    signature checked.
+    """
+    headers: dict[str, str] = {}
+    for name, value in request.headers.items():
+        if name in headers and name.startswith(_AUTH_PREFIX):
+            raise GatewayError(401, "malformed_auth", f"The header {name} stands more than once.")
+        headers[name] = value
+    return headers
+
+
+async def _body(request: Request, held: Reservation) -> bytes:
+    """Read a body; it takes room as it arrives, so that a length that is only declared takes none.
+
+    Raises:
+        GatewayError: as ``Reservation.take``.
+    """
+    pieces = []
+    async for piece in request.stream():
+        held.take(len(piece))
+        pieces.append(piece)
+    return b"".join(pieces)
+
+
+async def _registered(headers: Mapping[str, str], state: State) -> Neuron:
+    claimed = headers.get(_HOTKEY_HEADER)
     if claimed is None:
         raise GatewayError(
             401, "unsigned_request", "This route takes requests signed with btauth/1 alone."
@@ -111,14 +141,16 @@ async def _registered(request: Request, state: State) -> Neuron:
     return neuron
 
 
-async def _verify(request: Request, state: State, body: bytes) -> None:
+async def _verify(
+    request: Request, headers: Mapping[str, str], state: State, body: bytes
+) -> None:
     target = request.scope["raw_path"].decode("ascii")
     if request.scope["query_string"]:
         target += "?" + request.scope["query_string"].decode("ascii")
 
     def verify() -> None:
         verify_request(
-            request.headers,
+            headers,
             body,
             method=request.method,
             path=target,

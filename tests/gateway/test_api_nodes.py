@@ -273,11 +273,11 @@ def test_bucket_fills_with_time() -> None:
 
 def test_budget_is_given_back() -> None:
     budget = BodyBudget(10)
-    with budget.reserve(6):
+    with budget.open() as first, budget.open() as second:
+        first.take(6)
         with pytest.raises(GatewayError) as refused:
-            budget.reserve(5).__enter__()
+            second.take(5)
         assert refused.value.status == 503
-        with budget.reserve(4):
-            pass
-    with budget.reserve(10):
-        pass
+        second.take(4)
+    with budget.open() as whole:
+        whole.take(10)
