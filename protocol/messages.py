@@ -4,9 +4,9 @@ Every message is JSON. Integers are strict: a float, a boolean or a string never
 id. Unknown members are refused, so that a newer node meets a clear error and not silence.
 """
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from protocol.sampling import MAX_TOKENS_LIMIT, Sampling, Seed
 
@@ -24,7 +24,8 @@ Signature = Annotated[str, Field(pattern=r"^[0-9a-f]{128}$")]
 Hotkey = Annotated[str, Field(min_length=40, max_length=64, pattern=r"^[1-9A-HJ-NP-Za-km-z]+$")]
 TokenId = Annotated[int, Field(ge=0, lt=MAX_VOCABULARY, strict=True)]
 Count = Annotated[int, Field(ge=0, lt=2**53, strict=True)]
-ShortText = Annotated[str, Field(max_length=200)]
+# Without NUL, which databases refuse in text.
+ShortText = Annotated[str, Field(max_length=200, pattern=r"^[^\x00]*$")]
 
 Role = Literal["miner", "validator"]
 EngineName = Literal["vllm", "transformers"]
@@ -120,6 +121,12 @@ class Work(Message):
     end_ids: Annotated[list[TokenId], Field(min_length=1, max_length=64)]
     prompts: Annotated[list[list[TokenId]], Field(min_length=1, max_length=MAX_UNIT_SAMPLES)]
     samples: Annotated[list[SampleReference], Field(min_length=1, max_length=MAX_UNIT_SAMPLES)]
+
+    @model_validator(mode="after")
+    def _name_prompts(self) -> Self:
+        if any(sample.prompt >= len(self.prompts) for sample in self.samples):
+            raise ValueError("a sample names a prompt that the work does not have")
+        return self
 
 
 class Lease(Message):

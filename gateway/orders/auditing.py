@@ -8,8 +8,10 @@ from sqlmodel import col, exists, select
 from sqlmodel.ext.asyncio.session import AsyncSession
 
 from gateway.orders.content import unit_work
+from gateway.orders.leases import may_hold_more
 from gateway.orders.nodes import can_serve, known_node, live_nodes
 from gateway.orders.policy import Policy
+from gateway.orders.rows import lock_node
 from gateway.store.engine import Store
 from gateway.store.tables import (
     Lease,
@@ -37,7 +39,7 @@ async def lease_audit(
     """Lease a validator the oldest result of the model it has loaded; None when none waits.
 
     A validator never judges its own hotkey's work. What it could not judge once goes to another
-    validator while one lives.
+    validator while one lives. One that holds as many leases as it may gets None.
 
     Raises:
         GatewayError: 403 where the node has not announced itself as a validator.
@@ -77,6 +79,10 @@ async def _claim(
             found = await _oldest(session, hotkey, loaded, fresh=False)
             if found is None or await _has_fresh_judge(session, found, others):
                 return None
+        # The lock makes requests of one validator that come at once count each other's leases.
+        await lock_node(session, hotkey)
+        if not await may_hold_more(session, hotkey, LeaseKind.AUDIT, policy):
+            return None
         order, unit, result_lease = found
         lease = Lease(
             unit_id=unit.id,

@@ -8,6 +8,7 @@ from sqlmodel.ext.asyncio.session import AsyncSession
 
 from gateway.orders import transitions, units
 from gateway.orders.content import unit_work
+from gateway.orders.leases import may_hold_more
 from gateway.orders.nodes import can_serve, has_loaded, known_node, live_nodes
 from gateway.orders.planner import share_of, unit_lines
 from gateway.orders.policy import Policy
@@ -44,7 +45,8 @@ async def lease_generation(
     """Lease a miner the most urgent unit of the model it has loaded; None when none waits.
 
     Units that were void or lapsed go first, to another miner than those who failed them while one
-    lives; then a new unit is cut. None, too, while many units of the model wait for audit.
+    lives; then a new unit is cut. None, too, while many units of the model wait for audit, and for
+    a miner that holds as many leases as it may.
 
     Raises:
         GatewayError: 403 where the node has not announced itself as a miner or is suspended.
@@ -110,6 +112,8 @@ async def _claim(
     async with store.write() as session:
         order = await lock_order(session, order_id)
         if order is None or order.status not in GENERATING:
+            return None
+        if not await may_hold_more(session, node.hotkey, LeaseKind.GENERATE, policy):
             return None
         unit = await _open_unit(session, order, node, others)
         if unit is None and order.cursor_line < order.lines_usable:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from sqlmodel import col, select
+from sqlmodel import col, func, select
 from sqlmodel.ext.asyncio.session import AsyncSession
 
 from gateway.errors import GatewayError
@@ -88,6 +88,22 @@ async def find_own(session: AsyncSession, hotkey: str, lease_id: str, kind: Leas
 
 def _belongs(lease: Lease, hotkey: str, kind: LeaseKind | None) -> bool:
     return lease.hotkey == hotkey and kind in (None, lease.kind)
+
+
+async def may_hold_more(
+    session: AsyncSession, hotkey: str, kind: LeaseKind, policy: Policy
+) -> bool:
+    """Say whether a node holds fewer live leases of a kind than it may: nobody hoards the work."""
+    statement = (
+        select(func.count())
+        .select_from(Lease)
+        .where(
+            col(Lease.hotkey) == hotkey,
+            col(Lease.kind) == kind,
+            col(Lease.state) == LeaseState.LIVE,
+        )
+    )
+    return (await session.exec(statement)).one() < policy.leases_at_once
 
 
 async def heartbeat(

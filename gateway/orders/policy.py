@@ -19,6 +19,7 @@ class Policy:
         stall_ms: how long a lease is renewed without any progress.
         live_ms: how long after its last announcement a node counts as live.
         audit_backlog: units of a model that may wait for audit before no more work is given.
+        leases_at_once: live leases of one kind that a node may hold.
         cancel_grace_ms: how long units in flight may go on after a cancellation.
         open_orders: most orders of an account that are open at once.
         quotes_per_day: most quotes of an account in any 24 hours.
@@ -34,6 +35,7 @@ class Policy:
     stall_ms: int = 30 * MINUTE
     live_ms: int = 2 * MINUTE
     audit_backlog: int = 64
+    leases_at_once: int = 32
     cancel_grace_ms: int = 2 * MINUTE
     open_orders: int = 5
     quotes_per_day: int = 200

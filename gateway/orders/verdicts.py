@@ -34,7 +34,7 @@ from gateway.store.tables import (
 )
 from protocol.documents import statement_of_verdicts, verdict_root, work_keys
 from protocol.keys import verify_statement
-from protocol.messages import Receipt, Result, Verdicts, Work
+from protocol.messages import Receipt, Result, SampleVerdict, Verdicts, Work
 from scoring import reputation
 
 LETTERS = {"verified": VERIFIED, "void": VOID, "inconclusive": UNDECIDED}
@@ -92,12 +92,25 @@ def _examine(
     for place, (verdict, length) in enumerate(zip(verdicts.samples, lengths, strict=True)):
         if verdict.tokens != length:
             raise _invalid(f"samples[{place}].tokens must be {length}, not {verdict.tokens}")
+        if (contradiction := _contradiction(verdict)) is not None:
+            raise _invalid(f"samples[{place}] {contradiction}")
     root = verdict_root(work_keys(work), verdicts.samples)
     if root != verdicts.root:
         raise _invalid(f"root is not that of these verdicts, which is {root}")
     if not verify_statement(lease.hotkey, statement_of_verdicts(verdicts), verdicts.signature):
         raise _invalid("signature is not this hotkey's over the verdicts' statement")
     return lengths
+
+
+def _contradiction(verdict: SampleVerdict) -> str | None:
+    """Return how a verdict contradicts itself, None where it does not."""
+    if verdict.mismatches > verdict.tokens:
+        return f"has {verdict.mismatches} mismatches in {verdict.tokens} tokens"
+    if verdict.position is not None and verdict.position > verdict.tokens:
+        return f"has its position past its {verdict.tokens} tokens"
+    if verdict.outcome == "verified" and (verdict.reason, verdict.position) != (None, None):
+        return "is verified, so reason and position must be null"
+    return None
 
 
 def _invalid(detail: str) -> GatewayError:
