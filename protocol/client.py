@@ -25,6 +25,7 @@ from protocol.messages import (
     Receipt,
     Result,
     Verdicts,
+    Work,
 )
 
 MAX_ANSWER_BYTES = 256 * 1024 * 1024
@@ -113,12 +114,14 @@ class NodeClient:
         """Ask for a unit to generate; None when there is no work.
 
         Raises:
-            GatewayRefused: also when the lease does not carry the gateway's valid signature.
+            GatewayRefused: also when the lease does not carry the gateway's valid signature, or is
+                of another model commit than the node holds.
         """
         body = await self._post("/nodes/v1/leases", request)
         if not body:
             return None
         lease = _parse(Lease, body)
+        _refuse_other_model(request, lease.work)
         statement = lease_statement(
             lease.lease_id, lease.attempt, self.hotkey, lease.issued_at, lease.work
         )
@@ -127,9 +130,17 @@ class NodeClient:
         return lease
 
     async def lease_audit(self, request: LeaseRequest) -> AuditLease | None:
-        """Ask for a unit to audit; None when nothing waits."""
+        """Ask for a unit to audit; None when nothing waits.
+
+        Raises:
+            GatewayRefused: also when the unit is of another model commit than the node holds.
+        """
         body = await self._post("/nodes/v1/leases", request)
-        return _parse(AuditLease, body) if body else None
+        if not body:
+            return None
+        lease = _parse(AuditLease, body)
+        _refuse_other_model(request, lease.work)
+        return lease
 
     async def heartbeat(self, lease_id: str, tokens: int) -> HeartbeatAnswer:
         """Renew a lease and report the tokens produced or audited so far."""
@@ -209,6 +220,14 @@ async def _read_bounded(response: aiohttp.ClientResponse) -> bytes:
         if len(content) > MAX_ANSWER_BYTES:
             raise GatewayRefused(502, "answer_too_large", "the gateway's answer is past 256 MiB")
     return bytes(content)
+
+
+def _refuse_other_model(request: LeaseRequest, work: Work) -> None:
+    # A node that answered with the model it holds would sign what looks like a cheat.
+    if (work.model, work.revision) != (request.loaded.model, request.loaded.revision):
+        raise GatewayRefused(
+            502, "wrong_model", f"the gateway leased work of {work.model} at {work.revision}"
+        )
 
 
 def _parse(kind: type[M], body: bytes) -> M:

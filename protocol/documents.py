@@ -16,6 +16,8 @@ from protocol.canonical import canonical_json
 from protocol.draw.key import draw_key, prompt_digest
 from protocol.messages import Result, SampleVerdict, Stack, Verdicts, Work
 
+LEASE_TYPE = "reliquary-lease/1"
+
 
 def digest(statement: dict[str, Any]) -> bytes:
     """Return the 32 bytes that are signed for ``statement``."""
@@ -65,11 +67,11 @@ def lease_statement(
 ) -> dict[str, Any]:
     """Return what the gateway commits to before generation: seed, prompts, sampling and miner.
 
-    ``sampling_sha256`` hashes the sampling's numbers in their shortest decimal form.
+    The sampling's numbers are strings in their shortest decimal form.
     """
     sampling = {name: repr(value) for name, value in work.sampling.model_dump().items()}
     return {
-        "type": "reliquary-lease/1",
+        "type": LEASE_TYPE,
         "lease_id": lease_id,
         "unit_id": work.unit_id,
         "attempt": attempt,

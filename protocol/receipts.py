@@ -10,7 +10,13 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from protocol import merkle
-from protocol.documents import result_statement, sample_leaf, verdict_leaf, verdict_statement
+from protocol.documents import (
+    LEASE_TYPE,
+    result_statement,
+    sample_leaf,
+    verdict_leaf,
+    verdict_statement,
+)
 from protocol.draw.key import draw_key, prompt_digest
 from protocol.keys import verify_statement
 from protocol.messages import (
@@ -89,6 +95,8 @@ def fault(receipt: SampleReceipt) -> str | None:
     for this miner, unit and attempt. Not checked is whether the ids follow from the model.
     """
     lease = receipt.lease.statement
+    if lease.get("type") != LEASE_TYPE:
+        return "the gateway's statement is not a lease"
     named = (lease.get("miner"), lease.get("unit_id"), lease.get("attempt"))
     if named != (receipt.miner, receipt.unit_id, receipt.attempt):
         return "the lease is for another miner, unit or attempt"
@@ -102,7 +110,7 @@ def _draw_fault(receipt: SampleReceipt) -> str | None:
     try:
         digest = prompt_digest(receipt.prompt_ids)
         key = draw_key(lease["revision"], lease["seed"], digest, receipt.sample_index)
-    except (KeyError, TypeError, ValueError):
+    except (AttributeError, KeyError, TypeError, ValueError):
         return "the lease names no usable revision and seed"
     return None if key.hex() == receipt.draw_key else "the draw key does not follow from its inputs"
 

@@ -49,10 +49,17 @@ def audit_receipts(path: Path, forward: Forward) -> ReceiptsAudit:
         OSError: the file cannot be read.
     """
     found = ReceiptsAudit()
+    first_lines: dict[str, int] = {}
     for batch in _batches(path, found):
         sound = []
         for line, receipt in batch:
-            if (reason := fault(receipt)) is None:
+            # One sample handed over for two would save a miner and cost the customer.
+            first = first_lines.setdefault(receipt.draw_key, line)
+            if first != line:
+                found.findings.append(
+                    Finding(line, _name(receipt), f"the same sample as on line {first}")
+                )
+            elif (reason := fault(receipt)) is None:
                 sound.append((line, receipt))
             else:
                 found.findings.append(Finding(line, _name(receipt), reason))

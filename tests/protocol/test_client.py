@@ -1,5 +1,6 @@
 """The nodes' client against a small server that fakes the gateway's routes, signatures real."""
 
+import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
@@ -19,6 +20,13 @@ from protocol.sampling import Sampling
 REVISION = "a" * 40
 UNIT = "01890000-0000-7000-8000-000000000001"
 LEASE = "01890000-0000-7000-8000-000000000002"
+STACK = {
+    "engine": "transformers",
+    "version": "5",
+    "dtype": "float32",
+    "head_dtype": "float32",
+    "device": "cpu",
+}
 Handler = Callable[[web.Request], Awaitable[web.Response]]
 
 
@@ -124,6 +132,42 @@ async def test_a_lease_that_another_key_signed_is_refused(
         for _ in range(2):
             with pytest.raises(GatewayRefused, match="bad_lease_signature"):
                 await client.lease_generation(REQUEST)
+
+
+async def test_work_of_another_model_commit_is_refused(
+    gateway: tuple[FakeGateway, str], miner: Keypair
+) -> None:
+    fake, url = gateway
+    work = _work()
+    result = {"unit_id": UNIT, "attempt": 1, "stack": STACK, "samples": [[2]], "root": "0" * 64}
+    audit = {
+        "lease_id": LEASE,
+        "attempt": 1,
+        "expires_at": 1.0,
+        "heartbeat_seconds": 1.0,
+        "work": work.model_dump(),
+        "miner": miner.ss58_address,
+        "result": {**result, "signature": "0" * 128},
+    }
+    fake.answers = [_lease(fake.key, miner.ss58_address), web.json_response(audit)]
+    held = LoadedModel(model="org/name", revision="b" * 40)
+    async with NodeClient(url, miner) as client:
+        with pytest.raises(GatewayRefused, match="wrong_model"):
+            await client.lease_generation(LeaseRequest(role="miner", loaded=held))
+        with pytest.raises(GatewayRefused, match="wrong_model"):
+            await client.lease_audit(LeaseRequest(role="validator", loaded=held))
+
+
+async def test_work_with_a_sample_of_no_prompt_is_refused(
+    gateway: tuple[FakeGateway, str], miner: Keypair
+) -> None:
+    fake, url = gateway
+    lease = json.loads(_lease(fake.key, miner.ss58_address).text or "")
+    lease["work"]["samples"][0]["prompt"] = 1
+    fake.answers = [web.json_response(lease)]
+    async with NodeClient(url, miner) as client:
+        with pytest.raises(GatewayRefused, match=r"bad_answer: Lease\.work: .*names a prompt"):
+            await client.lease_generation(REQUEST)
 
 
 async def test_passing_failures_are_retried_with_fresh_nonces(

@@ -111,6 +111,7 @@ def test_honest_receipts_hold(
 ):
     plain = make_work(prompts=2, per_prompt=3)
     filtered = make_work(prompts=1, per_prompt=1, temperature=0.6, top_k=20, top_p=0.95)
+    filtered = filtered.model_copy(update={"seed": filtered.seed + 1})
     samples = [generate(plain), generate(filtered)]
     mixed = receipts(plain, samples[0]) + receipts(filtered, samples[1])
     found = audit_receipts(written(tmp_path, mixed), forward)
@@ -174,3 +175,49 @@ def test_terms_that_are_missing_are_named(
     )
     assert len(found.findings) == 1
     assert found.tokens == 0
+
+
+@pytest.mark.parametrize(
+    ("terms", "reason"),
+    [
+        ({"type": "reliquary-result/1"}, "the gateway's statement is not a lease"),
+        ({"seed": 7.0}, "the lease names no usable revision and seed"),
+        ({"revision": ["a"] * 40}, "the lease names no usable revision and seed"),
+    ],
+)
+def test_a_gateways_statement_that_is_no_lease_is_named(
+    terms: dict,
+    reason: str,
+    tmp_path: Path,
+    forward: TransformersForward,
+    make_work: MakeWork,
+    generate: Generate,
+    receipts: Any,
+):
+    work = make_work(prompts=1, per_prompt=1)
+    (receipt,) = receipts(work, generate(work))
+    statement = {**receipt.lease.statement, **terms}
+    signature = "0" * 128
+    if "type" in terms:
+        signature = sign_statement(load_or_create_hotkey(tmp_path / "g"), statement)
+    lease = receipt.lease.model_copy(update={"statement": statement, "signature": signature})
+    found = audit_receipts(
+        written(tmp_path, [receipt.model_copy(update={"lease": lease})]), forward
+    )
+    assert [one.reason for one in found.findings] == [reason]
+
+
+def test_a_sample_that_stands_for_two_is_named(
+    tmp_path: Path,
+    forward: TransformersForward,
+    make_work: MakeWork,
+    generate: Generate,
+    receipts: Any,
+):
+    work = make_work(prompts=1, per_prompt=2)
+    first, _ = receipts(work, generate(work))
+    twin = first.model_copy(update={"choice": 1})
+    found = audit_receipts(written(tmp_path, [first, twin]), forward)
+    assert [(one.line, one.reason) for one in found.findings] == [
+        (2, "the same sample as on line 1")
+    ]
