@@ -69,6 +69,8 @@ async def heartbeat(lease_id: LeaseId, call: Signed, state: StateOf) -> Response
 @router.post("/leases/{lease_id}/result")
 async def result(lease_id: LeaseId, call: Signed, state: StateOf) -> Response:
     """Take the tokens of a unit."""
+    # Reading a long body costs far more than asking first whether it can be an answer at all.
+    await results.check_length(state.store, call.hotkey, lease_id, len(call.body))
     message = await call.read(Result)
     receipt = await results.accept_result(
         state.store, call.hotkey, lease_id, message, state.now_ms()

@@ -7,6 +7,7 @@ from typing import Annotated, TypeVar
 
 from fastapi import Depends, Request
 from pydantic import ValidationError
+from starlette.requests import ClientDisconnect
 
 from gateway.api.rates import Reservation
 from gateway.api.state import State, StateOf
@@ -115,12 +116,15 @@ async def _body(request: Request, held: Reservation) -> bytes:
     """Read a body; it takes room as it arrives, so that a length that is only declared takes none.
 
     Raises:
-        GatewayError: as ``Reservation.take``.
+        GatewayError: as ``Reservation.take``; 400 where the sender leaves before the end.
     """
     pieces = []
-    async for piece in request.stream():
-        held.take(len(piece))
-        pieces.append(piece)
+    try:
+        async for piece in request.stream():
+            held.take(len(piece))
+            pieces.append(piece)
+    except ClientDisconnect as error:
+        raise GatewayError(400, "invalid_request", "The request body ended early.") from error
     return b"".join(pieces)
 
 
@@ -141,9 +145,7 @@ async def _registered(headers: Mapping[str, str], state: State) -> Neuron:
     return neuron
 
 
-async def _verify(
-    request: Request, headers: Mapping[str, str], state: State, body: bytes
-) -> None:
+async def _verify(request: Request, headers: Mapping[str, str], state: State, body: bytes) -> None:
     target = request.scope["raw_path"].decode("ascii")
     if request.scope["query_string"]:
         target += "?" + request.scope["query_string"].decode("ascii")

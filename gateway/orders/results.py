@@ -22,6 +22,10 @@ from scoring import reputation
 
 # How much the latest lease moves a miner's speed.
 SPEED_WEIGHT = 0.3
+# Room in a result besides the digits of its ids: commas and white space, brackets, all the rest.
+ID_BYTES = 8
+SAMPLE_BYTES = 64
+ENVELOPE_BYTES = 64 * 1024
 
 
 @dataclass(frozen=True)
@@ -30,6 +34,25 @@ class Posted:
 
     content: bytes
     digest: str
+
+
+async def check_length(store: Store, hotkey: str, lease_id: str, size: int) -> None:
+    """Refuse a body that is longer than any result of its lease, before it is read.
+
+    Raises:
+        GatewayError: 404 for a lease this node does not hold; 413 ``request_too_large``.
+    """
+    async with store.read() as session:
+        held = await find_own(session, hotkey, lease_id, LeaseKind.GENERATE)
+    digits = len(str(held.order.vocabulary_size))
+    a_sample = SAMPLE_BYTES + held.order.max_tokens * (digits + ID_BYTES)
+    if size > ENVELOPE_BYTES + held.unit.samples * a_sample:
+        raise GatewayError(
+            413,
+            "request_too_large",
+            f"{held.unit.samples} samples of at most {held.order.max_tokens} ids are no "
+            f"{size:,} bytes.",
+        )
 
 
 async def accept_result(

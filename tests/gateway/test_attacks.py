@@ -23,6 +23,7 @@ from small_model import MODEL, small_model_hub
 from sqlmodel import select
 from tokenizers import Tokenizer
 
+from gateway.api import signed as signed_requests
 from gateway.neurons import Neurons
 from gateway.orders import life
 from gateway.store.tables import Lease as LeaseRow
@@ -375,6 +376,28 @@ def test_verdicts_that_contradict_themselves_or_break_the_database(
 
 
 # A20: floods
+
+
+def test_long_bodies_that_can_be_no_answer_are_not_read(
+    gateway: LiveGateway, attacker: Attacker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lease = attacker.lease()
+    long = b'{"samples": [[' + b"7," * 2**20
+
+    async def never(*_: Any) -> None:
+        raise AssertionError("the body was read")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(signed_requests.Call, "read", never)
+        stranger = attacker.post(lease, long, new_registered(gateway))
+        assert_refused(stranger, 404, "lease_not_found")
+        assert_refused(attacker.post(lease, long), 413, "request_too_large")
+    result = attacker.nodes.result(lease.work, lease.attempt)
+    longest = result.model_copy(update={"samples": [[300] * 16] * len(lease.work.samples)})
+    spaced = json.dumps(longest.model_dump()).encode()
+    # As many ids as a result may have, with white space: what is wrong with it is its root.
+    assert_refused(attacker.post(lease, spaced), 400, "invalid_result")
+    assert attacker.post(lease, result).status_code == 200
 
 
 def test_declared_lengths_take_no_room_from_others(
