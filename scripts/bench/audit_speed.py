@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import product
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Annotated, Any
@@ -28,7 +29,7 @@ from protocol.sampling import Sampling
 WEIGHTS = Path(__file__).parents[1] / "tiny_model" / "weights"
 SAMPLINGS = {
     "T 1": Sampling(),
-    "T .6, k 20, p .95": Sampling(temperature=0.6, top_k=20, top_p=0.95),
+    "filtered": Sampling(temperature=0.6, top_k=20, top_p=0.95),
 }
 TOKENS, QUICK_TOKENS = 256, 64
 DTYPES = ("bfloat16", "float32")
@@ -80,18 +81,15 @@ class Memory:
 def run(quick: bool) -> tuple[list[Measured], Memory]:
     """Measure, print two tables, and return their entries; ``quick`` takes less of everything."""
     measured: list[Measured] = []
-    for name, sampling in SAMPLINGS.items():
+    for (name, sampling), dtype in product(SAMPLINGS.items(), DTYPES):
         limit = {"max_tokens": QUICK_TOKENS if quick else TOKENS}
         work = _work(QUICK_BATCH if quick else BATCH, sampling.model_copy(update=limit))
-        batch, alone, samples = _in_child(_generate, work)
-        measured.append(Measured("vLLM, batch 1", name, "bfloat16", alone[1], alone[0]))
+        batch, alone, samples = _in_child(_generate, work, dtype)
+        measured.append(Measured("vLLM, batch 1", name, dtype, alone[1], alone[0]))
         tokens = sum(map(len, samples))
-        measured.append(Measured(f"vLLM, batch {len(samples)}", name, "bfloat16", tokens, batch))
-        for dtype in DTYPES:
-            times = _in_child(_audit, work, samples, dtype, QUICK_ROUNDS if quick else ROUNDS)
-            measured += [
-                Measured(what, name, dtype, tokens, taken) for what, taken in times.items()
-            ]
+        measured.append(Measured(f"vLLM, batch {len(samples)}", name, dtype, tokens, batch))
+        times = _in_child(_audit, work, samples, dtype, QUICK_ROUNDS if quick else ROUNDS)
+        measured += [Measured(what, name, dtype, tokens, taken) for what, taken in times.items()]
     with tempfile.TemporaryDirectory() as folder:
         _in_child(_save_random, Path(folder))
         memory = _in_child(_peak, Path(folder), QUICK_LONG if quick else LONG)
@@ -116,8 +114,12 @@ def main() -> None:
 def _in_child(function: Callable[..., Any], *arguments: Any) -> Any:
     """Return what ``function`` returns in a fresh process, which leaves nothing behind here."""
     context = get_context("spawn")
-    with ProcessPoolExecutor(max_workers=1, mp_context=context) as pool:
+    with ProcessPoolExecutor(1, context, initializer=_use_all_cores) as pool:
         return pool.submit(function, *arguments).result()
+
+
+def _use_all_cores() -> None:
+    os.environ["OMP_NUM_THREADS"] = str(os.cpu_count())
 
 
 @contextmanager
@@ -153,13 +155,13 @@ def _work(count: int, sampling: Sampling) -> Work:
     )
 
 
-def _generate(work: Work) -> tuple[Time, tuple[Time, int], list[list[int]]]:
+def _generate(work: Work, dtype: Any) -> tuple[Time, tuple[Time, int], list[list[int]]]:
     """Return the batch's time, one completion's time and length, and the batch's samples."""
     from miner.engines.base import EngineSettings
     from miner.engines.vllm_engine import VllmEngine
 
     engine = VllmEngine()
-    engine.load(WEIGHTS, work.model, work.revision, EngineSettings(threads=os.cpu_count()))
+    engine.load(WEIGHTS, work.model, work.revision, EngineSettings(dtype=dtype))
     one = work.model_copy(update={"samples": work.samples[:1]})
     engine.generate(one, lambda tokens: None, lambda: False)
     alone: list[Time] = []
@@ -175,7 +177,7 @@ def _generate(work: Work) -> tuple[Time, tuple[Time, int], list[list[int]]]:
 
 
 def _audit(work: Work, samples: list[list[int]], dtype: str, rounds: int) -> dict[str, Time]:
-    """Return the times of the bare forward, of the packed one and of the audit."""
+    """Return the times of transformers' own forward, of the packed one and of the audit."""
     from validator.audit import PACK_TOKENS
     from validator.forward import Claim
     from validator.judge import LOGITS_BYTES, compile_ahead
@@ -198,11 +200,13 @@ def _audit(work: Work, samples: list[list[int]], dtype: str, rounds: int) -> dic
             raise RuntimeError(f"honest samples were judged {outcomes}")
 
     ways = {
-        "bare forward, padded batches of 8": _padded(work, samples, dtype),
+        "bare forward": _padded(work, samples, dtype),
         "packed forward": packed,
         "audit": audited,
     }
     times: dict[str, list[Time]] = {way: [] for way in ways}
+    for function in ways.values():
+        function()
     for _ in range(rounds):
         for way, function in ways.items():
             with _timed(times[way]):
@@ -291,10 +295,13 @@ def _resident() -> int:
 
 
 def _speed_table(measured: Sequence[Measured]) -> Table:
-    table = Table(title=f"Audit speed, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")
+    table = Table(
+        title=f"Audit speed, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}",
+        caption="filtered: T .6, top_k 20, top_p .95; else T 1. bare forward: padded batches of 8",
+    )
     for name in ("what", "sampling", "dtype"):
         table.add_column(name)
-    for name in ("tokens", "wall s", "processor s", "tokens/s", "audit is x faster"):
+    for name in ("tokens", "wall s", "cpu s", "tokens/s", "audit is x"):
         table.add_column(name, justify="right")
     audits = {(one.sampling, one.dtype): one for one in measured if one.what == "audit"}
     for one in measured:
