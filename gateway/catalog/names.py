@@ -25,7 +25,7 @@ def check_model_name(name: str | None, *, param: str) -> str:
             400,
             "invalid_model",
             "No model: set body.model on the first line of the file, or metadata.model, to a "
-            "Hugging Face repository in org/name form.",
+            "Hugging Face repository in org/name form. A file has one whole JSON object a line.",
             param,
         )
     if not _MODEL.fullmatch(name):

@@ -1,6 +1,7 @@
 """What must hold of every ended batch; used by every test that ends one."""
 
 import json
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -80,7 +81,7 @@ def _check_order(
     assert len(refused) + len(short) == len(errors)
     refused_ids = {row["custom_id"] for row in errors if "line" in row}
     # A duplicate's custom id is in the output by right of the line that came first.
-    duplicates = {value for value in custom_ids if custom_ids.count(value) > 1}
+    duplicates = {value for value, times in Counter(custom_ids).items() if times > 1}
     assert not ({row["custom_id"] for row in output} & refused_ids) - duplicates
     found = {row["custom_id"] for row in output} | {row["custom_id"] for row in errors}
     assert found == set(custom_ids)
