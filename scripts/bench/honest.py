@@ -31,7 +31,7 @@ WEIGHTS = Path(tiny_model.__file__).parent / "weights"
 MODEL, REVISION = "reliquary/tiny-qwen3", "0" * 40
 UNIT_SAMPLES = 64
 SAMPLES_A_PROMPT = 8
-MAX_TOKENS = 512
+MAX_TOKENS = 192
 SEED = 7
 # The two samplings that the audit's figures are stated for: all ids, and top_k 20 with top_p .95.
 SAMPLINGS = {
