@@ -13,28 +13,23 @@ from typing import Any
 
 from tokenizers import Tokenizer
 
-from protocol.messages import SampleReference, Work
-from protocol.receipts import SampleReceipt, fault
+from protocol.receipts import SampleReceipt
 from protocol.repository import download
-from protocol.sampling import Sampling
 from scripts.showcase.tables import Sample
-from validator.offline import audit
+from validator.receipts import audit_receipts
 from validator.transformers_forward import load
-
-SAMPLES_AT_ONCE = 256
 
 
 def main() -> None:
     """Audit the files named on the command line and print samples and failures."""
     receipts_path, output_path = map(Path, sys.argv[1:3])
-    lines = receipts_path.read_bytes().splitlines()
-    receipts = [SampleReceipt.model_validate_json(line) for line in lines]
+    receipts = read_receipts(receipts_path)
     output = [json.loads(line) for line in output_path.read_bytes().splitlines()]
     failures: list[str] = []
     if receipts:
         statement = receipts[0].lease.statement
         folder = download(statement["model"], statement["revision"], weights=True)
-        failures = failures_of(receipts, output, folder)
+        failures = failures_of(receipts_path, output, folder)
     samples = [
         Sample(receipt.custom_id, receipt.choice, receipt.miner, len(receipt.token_ids))
         for receipt in receipts
@@ -42,60 +37,23 @@ def main() -> None:
     print(json.dumps({"samples": [asdict(sample) for sample in samples], "failures": failures}))
 
 
-def failures_of(
-    receipts: Sequence[SampleReceipt], output: Sequence[Mapping[str, Any]], folder: Path
-) -> list[str]:
+def read_receipts(path: Path) -> list[SampleReceipt]:
+    """Return the receipts in a JSONL file, all of which must be well-formed."""
+    return [SampleReceipt.model_validate_json(line) for line in path.read_bytes().splitlines()]
+
+
+def failures_of(path: Path, output: Sequence[Mapping[str, Any]], folder: Path) -> list[str]:
     """Return everything that does not hold of a delivery, a line each; empty where all does.
 
     Args:
-        receipts: of all delivered samples, of one order.
+        path: the receipts of all delivered samples of one order.
         output: the rows of the output file.
         folder: the files of the model at the order's commit.
     """
-    failures = [
-        f"{_name(receipt)}: {reason}"
-        for receipt in receipts
-        if (reason := fault(receipt)) is not None
-    ]
-    forward = load(folder)
-    for start in range(0, len(receipts), SAMPLES_AT_ONCE):
-        part = receipts[start : start + SAMPLES_AT_ONCE]
-        verdicts = audit(work_of(part), [receipt.token_ids for receipt in part], forward)
-        failures += [
-            f"{_name(receipt)}: {verdict.outcome}: {verdict.reason}"
-            for receipt, verdict in zip(part, verdicts, strict=True)
-            if verdict.outcome != "verified"
-        ]
+    found = audit_receipts(path, load(folder)).findings
+    failures = [f"{finding.sample}: {finding.reason}" for finding in found]
     tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
-    return failures + _text_failures(receipts, output, tokenizer)
-
-
-def work_of(receipts: Sequence[SampleReceipt]) -> Work:
-    """Return the work that receipts of one order, at most 4,096, are the answer to.
-
-    Raises:
-        ValueError: the receipts are of different orders.
-    """
-    statement = receipts[0].lease.statement
-    shared = ("model", "revision", "seed", "sampling", "vocabulary_size", "end_ids")
-    for receipt in receipts:
-        if any(receipt.lease.statement[name] != statement[name] for name in shared):
-            raise ValueError(f"{_name(receipt)} is of another order")
-    sampling = {name: json.loads(value) for name, value in statement["sampling"].items()}
-    return Work(
-        unit_id=receipts[0].unit_id,
-        model=statement["model"],
-        revision=statement["revision"],
-        seed=statement["seed"],
-        sampling=Sampling(**sampling),
-        vocabulary_size=statement["vocabulary_size"],
-        end_ids=statement["end_ids"],
-        prompts=[receipt.prompt_ids for receipt in receipts],
-        samples=[
-            SampleReference(prompt=place, sample_index=receipt.sample_index)
-            for place, receipt in enumerate(receipts)
-        ],
-    )
+    return failures + _text_failures(read_receipts(path), output, tokenizer)
 
 
 def _text_failures(
@@ -120,10 +78,6 @@ def _text_failures(
 
 def _text(choice: Mapping[str, Any]) -> str:
     return choice["message"]["content"] if "message" in choice else choice["text"]
-
-
-def _name(receipt: SampleReceipt) -> str:
-    return f"{receipt.custom_id} #{receipt.choice}"
 
 
 if __name__ == "__main__":

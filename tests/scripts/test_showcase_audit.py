@@ -1,6 +1,8 @@
 """The demo's second audit over a delivery that a real engine made and real keys signed."""
 
+import tempfile
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -41,7 +43,10 @@ class Delivery:
     output: list[dict[str, Any]]
 
     def failures(self) -> list[str]:
-        return failures_of(self.receipts, self.output, WEIGHTS)
+        with tempfile.NamedTemporaryFile("w", suffix=".jsonl") as file:
+            file.writelines(receipt.model_dump_json() + "\n" for receipt in self.receipts)
+            file.flush()
+            return failures_of(Path(file.name), self.output, WEIGHTS)
 
 
 def unit(tokenizer: Tokenizer) -> Work:
