@@ -6,6 +6,7 @@ import signal
 import socket
 import time
 from collections.abc import Generator
+from pathlib import Path
 
 import structlog
 import uvicorn
@@ -73,7 +74,7 @@ def serve(settings: GatewaySettings, chain: Chain | None = None) -> None:
         ServeError: the gateway could not start; the message says why.
     """
     try:
-        settings.data.mkdir(parents=True, exist_ok=True)
+        _make_folder(settings.data)
         chain = LocalChain(settings.chain, time.time) if chain is None else chain
         asyncio.run(_serve(settings, chain))
     except (ChainError, HotkeyError, SQLAlchemyError, OSError, ValueError) as error:
@@ -87,11 +88,32 @@ async def _serve(settings: GatewaySettings, chain: Chain) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, server.stop)
     async with app.router.lifespan_context(app):
-        listener = listen(settings.host, settings.port)
+        listener = _listen(settings)
         host, port = listener.getsockname()[:2]
         log.info("gateway ready", url=f"http://{host}:{port}")
         await server.serve([listener])
     log.info("gateway stopped")
+
+
+def _make_folder(data: Path) -> None:
+    try:
+        data.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ServeError(
+            f"{data} cannot be the data folder ({error.strerror}); choose another with --data"
+        ) from error
+
+
+def _listen(settings: GatewaySettings) -> socket.socket:
+    try:
+        return listen(settings.host, settings.port)
+    except OSError as error:
+        # The system's words come with the address again in parentheses.
+        reason = (error.strerror or str(error)).partition(" (")[0]
+        raise ServeError(
+            f"cannot serve on {settings.host} port {settings.port} ({reason}); "
+            "choose others with --host and --port"
+        ) from error
 
 
 def listen(host: str, port: int) -> socket.socket:

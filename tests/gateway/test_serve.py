@@ -23,6 +23,8 @@ from pathlib import Path
 if __name__ == "__main__":
     from gateway.serve import ServeError, serve
     from gateway.settings import GatewaySettings
+    from scripts.cli.logs import configure_logs
+    configure_logs()
     try:
         serve(GatewaySettings(data=Path(sys.argv[1]), port=int(sys.argv[2])))
     except ServeError as error:
@@ -86,7 +88,7 @@ def test_a_taken_port_is_told_in_a_line(tmp_path: Path) -> None:
     ):
         _, err = process.communicate(timeout=60)
     assert process.returncode == 1
-    assert "Address already in use" in err.splitlines()[-1]
+    assert "(Address already in use); choose others with" in err.splitlines()[-1]
     assert "Traceback" not in err
 
 
