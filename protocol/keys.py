@@ -29,10 +29,13 @@ def load_or_create_hotkey(path: Path) -> Keypair:
     Two processes that create it at once end with one and the same key.
 
     Raises:
-        HotkeyError: the file is encrypted, damaged, or readable by others.
+        HotkeyError: the file is encrypted, damaged, readable by others, or cannot be made.
     """
     if not path.exists():
-        _create(path)
+        try:
+            _create(path)
+        except OSError as error:
+            raise HotkeyError(f"cannot make the hotkey {path}: {error.strerror}") from error
     return load_hotkey(path)
 
 

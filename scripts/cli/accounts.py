@@ -24,7 +24,7 @@ def create(name: Name, data: Data = None) -> None:
     async def work(store: "Store") -> "Account":
         return await create_account(store, name, now_ms())
 
-    typer.echo(with_store(data, work).id)
+    typer.echo(with_store(data, work, make=True).id)
 
 
 @accounts.command("open")

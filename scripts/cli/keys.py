@@ -35,7 +35,7 @@ def create(
         owner = await create_account(store, account, now)
         return await create_key(store, owner, scope or [ORDERS_WRITE], now, expires_at)
 
-    typer.echo(with_store(data, work))
+    typer.echo(with_store(data, work, make=True))
 
 
 @keys.command("list")

@@ -13,6 +13,7 @@ import typer
 from scripts.cli.failure import WRONG_USE, Failure, reported, settings_from
 
 if TYPE_CHECKING:
+    from gateway.settings import GatewaySettings
     from gateway.store.engine import Store
 
 T = TypeVar("T")
@@ -23,12 +24,15 @@ _SPAN = re.compile(r"([1-9][0-9]{0,5})([mhd])", re.ASCII)
 _UNIT_MS = {"m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
-def with_store(data: Path | None, work: "Callable[[Store], Awaitable[T]]") -> T:
+def with_store(
+    data: Path | None, work: "Callable[[Store], Awaitable[T]]", *, make: bool = False
+) -> T:
     """Run ``work`` on the store of a gateway, which may be serving meanwhile.
 
     Args:
         data: the gateway's data folder; None reads it from the environment.
         work: raises ``AccountError`` for what cannot be done.
+        make: make the store where there is none; else a mistyped folder is told.
 
     Raises:
         Failure: the store cannot be opened, or the work cannot be done.
@@ -40,6 +44,7 @@ def with_store(data: Path | None, work: "Callable[[Store], Awaitable[T]]") -> T:
     from gateway.store.objects import open_objects
 
     settings = settings_from(GatewaySettings, {"data": data})
+    _check_folder(settings, make)
 
     async def run() -> T:
         store = await Store.open(
@@ -57,6 +62,17 @@ def with_store(data: Path | None, work: "Callable[[Store], Awaitable[T]]") -> T:
         # The driver's message may run over lines and show the statement.
         detail = str(getattr(error, "orig", None) or error).strip().splitlines()[0]
         raise Failure(f"the gateway's database cannot be used: {detail}") from error
+
+
+def _check_folder(settings: "GatewaySettings", make: bool) -> None:
+    database = settings.data / "gateway.sqlite"
+    if settings.data.exists() and not settings.data.is_dir():
+        raise Failure(f"{settings.data} is a file; give the gateway's data folder with --data")
+    own = settings.database_url.get_secret_value() == f"sqlite:///{database}"
+    if own and not make and not database.exists():
+        raise Failure(
+            f"{settings.data} is no gateway's data folder; give the one that it runs with, --data"
+        )
 
 
 def now_ms() -> int:

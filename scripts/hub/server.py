@@ -8,7 +8,7 @@ from typing import Self
 import uvicorn
 
 from scripts.hub.app import create_app
-from scripts.hub.store import publish_all
+from scripts.hub.store import HubError, publish_all
 
 HOST = "127.0.0.1"
 KEEP_ALIVE_S = 30
@@ -52,10 +52,31 @@ class HubServer:
 
 
 def serve(folder: Path, host: str = HOST, port: int = 8790) -> None:
-    """Serve ``folder`` until a signal ends the process; its models are published first."""
-    folder.mkdir(parents=True, exist_ok=True)
+    """Serve ``folder`` until a signal ends the process; its models are published first.
+
+    Prints what ``HF_ENDPOINT`` should be once it serves.
+
+    Raises:
+        HubError: the folder or the address cannot be used, or a model cannot be published.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise HubError(
+            f"{folder} cannot be the hub's folder ({error.strerror}); choose another with --data"
+        ) from error
     publish_all(folder)
-    uvicorn.Server(_configuration(folder, host, port, frozenset())).run()
+    try:
+        listener = socket.create_server((host, port))
+    except OSError as error:
+        # The system's words come with the address again in parentheses.
+        reason = (error.strerror or str(error)).partition(" (")[0]
+        raise HubError(
+            f"cannot serve on {host} port {port} ({reason}); choose others with --host and --port"
+        ) from error
+    with listener:
+        print(f"HF_ENDPOINT=http://{host}:{listener.getsockname()[1]}", flush=True)
+        uvicorn.Server(_configuration(folder, host, port, frozenset())).run(sockets=[listener])
 
 
 def _configuration(folder: Path, host: str, port: int, tokens: frozenset[str]) -> uvicorn.Config:

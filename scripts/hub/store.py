@@ -24,7 +24,7 @@ Gate = Literal["auto", "manual", False]
 
 
 class HubError(Exception):
-    """A model cannot be published; the message says why."""
+    """The hub cannot publish a model, or not serve; the message says why."""
 
 
 @dataclass(frozen=True)

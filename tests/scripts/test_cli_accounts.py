@@ -119,6 +119,7 @@ def test_a_key_expires(shell: Shell):
 def test_mistakes_are_told_in_one_line(
     shell: Shell, arguments: tuple[str, ...], status: int, said: str
 ):
+    shell("accounts", "create", "somebody")
     assert said in shell(*arguments, status=status)
 
 
