@@ -1,0 +1,145 @@
+"""The evidence: its bounds under an honest null, and how fast it grows under a dishonest one."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from scoring.evidence import BLOCK, RATES, Trail, extend, log_factors, log_gains
+from scoring.profile import BINS, EDGES, Profile, bin_of, bins_of
+from scoring.sample_rule import EVIDENCE_TO_CONVICT, convicts, judge_sample, single_bins
+from tests.support.profiles import made_profile
+
+HONEST = [0.995, 0.002, 0.0015, 0.001, 0.0004, 0.0001]
+MASSES = np.array(HONEST + [0.0] * (BINS - len(HONEST)))
+PROFILE = made_profile([2_000_000, 2_000_000], [MASSES, MASSES])
+
+
+def _plain_evidence(profile: Profile, strata: list[int], bins: list[int]) -> list[float]:
+    """E after every token as the definition reads: all products, one by one."""
+    gains = np.exp(log_gains(profile))
+    products: dict[tuple[float, int], float] = {}
+    found: list[float] = []
+    for token, (stratum, found_bin) in enumerate(zip(strata, bins, strict=True)):
+        if token % BLOCK == 0:
+            products |= {(rate, token // BLOCK): 1.0 for rate in RATES}
+        for rate, block in products:
+            products[rate, block] *= 1 - rate + rate * gains[stratum, found_bin]
+        begun = token // BLOCK + 1
+        total = 1 / (begun + 1)
+        for (_, block), product in products.items():
+            total += product / len(RATES) / ((block + 1) * (block + 2))
+        found.append(math.log(total))
+    return found
+
+
+@given(
+    bins=st.lists(st.integers(0, BINS - 1), min_size=1, max_size=150),
+    cut=st.integers(0, 150),
+    seed=st.integers(0, 99),
+)
+@settings(max_examples=60, deadline=None)
+def test_evidence_is_the_mixture_of_products_however_it_is_cut(
+    bins: list[int], cut: int, seed: int
+) -> None:
+    strata = np.random.default_rng(seed).integers(0, 2, len(bins))
+    factors = log_factors(PROFILE, strata, np.array(bins))
+    first, early = extend(Trail.empty(), factors[:, :cut])
+    whole, late = extend(first, factors[:, cut:])
+    found = np.concatenate([early, late])
+    assert found == pytest.approx(_plain_evidence(PROFILE, strata.tolist(), bins), abs=1e-9)
+    assert whole.tokens == len(bins)
+    assert whole.peak == pytest.approx(max(0.0, found.max()))
+
+
+@given(
+    counts=st.lists(st.integers(0, 300), min_size=BINS - 1, max_size=BINS - 1),
+    shrink=st.lists(st.floats(0, 1), min_size=BINS - 1, max_size=BINS - 1),
+)
+@settings(max_examples=200, deadline=None)
+def test_no_null_below_the_bounds_expects_more_than_one(
+    counts: list[int], shrink: list[float]
+) -> None:
+    masses = np.array([100_000, *counts]) / (100_000 + sum(counts))
+    profile = made_profile([100_000], [masses])
+    gains = np.exp(log_gains(profile))[0]
+    assert (np.diff(gains) >= 0).all()
+    # Any tails below the bounds that do not rise are a null that the profile allows.
+    tails = np.minimum.accumulate(profile.tails[0, 1:] * np.array(shrink))
+    null = -np.diff(np.concatenate([[1.0], tails, [0.0]]))
+    assert null @ gains <= 1 + 1e-9
+    worst = -np.diff(np.concatenate([profile.tails[0], [0.0]]))
+    assert worst @ gains == pytest.approx(1)
+
+
+def test_false_voids_and_convictions_stay_below_their_bounds() -> None:
+    """Honest tokens at the bounds themselves, each run stopped at its worst time."""
+    numbers = np.random.default_rng(20)
+    tails = PROFILE.tails[0]
+    null = -np.diff(np.concatenate([tails, [0.0]]))
+    runs, length = 4_000, 256
+    passed = 0
+    for _ in range(runs):
+        bins = numbers.choice(BINS, length, p=null)
+        _, evidence = extend(Trail.empty(), log_factors(PROFILE, np.zeros(length, np.int64), bins))
+        passed += bool((evidence >= math.log(100)).any())
+    # At most one run in 100 may pass 100; four standard deviations above 40 are 65.
+    assert passed <= 65
+
+
+def test_a_dishonest_tail_is_found_as_fast_after_an_honest_prefix() -> None:
+    numbers = np.random.default_rng(7)
+    cheat = np.full(BINS, 0.5 / (BINS - 1))
+    cheat[0] = 0.5
+
+    def needed(prefix: int) -> float:
+        found = []
+        for _ in range(30):
+            bins = np.concatenate(
+                [numbers.choice(BINS, prefix, p=MASSES), numbers.choice(BINS, 200, p=cheat)]
+            )
+            strata = np.zeros(len(bins), np.int64)
+            _, evidence = extend(Trail.empty(), log_factors(PROFILE, strata, bins))
+            found.append(np.flatnonzero(evidence >= math.log(1e6))[0] - prefix + 1)
+        return float(np.median(found))
+
+    assert needed(16_000) <= needed(0) + 4
+
+
+def test_a_single_token_voids_a_short_sample_where_the_profile_is_large_enough() -> None:
+    strata = np.zeros(3, np.int64)
+    found = judge_sample(PROFILE, strata, np.array([0, BINS - 1, 0]))
+    assert found.violation is not None
+    assert (found.violation.position, found.abstained) == (1, False)
+
+
+def test_the_single_token_rule_abstains_on_a_small_profile_and_says_so() -> None:
+    small = made_profile([80_000], [MASSES])
+    found = judge_sample(small, np.zeros(3, np.int64), np.array([0, 7, 0]))
+    assert (found.violation, found.abstained) == (None, True)
+    assert single_bins(small, 3)[0] >= BINS
+
+
+def test_honest_samples_pass() -> None:
+    numbers = np.random.default_rng(3)
+    for length in (1, 5, 40, 5_000):
+        bins = numbers.choice(BINS, length, p=MASSES)
+        assert judge_sample(PROFILE, np.zeros(length, np.int64), bins).violation is None
+
+
+def test_conviction_needs_a_large_profile() -> None:
+    bins = np.full(20, BINS - 1)
+    trail, _ = extend(Trail.empty(), log_factors(PROFILE, np.zeros(20, np.int64), bins))
+    assert trail.peak > math.log(EVIDENCE_TO_CONVICT)
+    assert convicts(PROFILE, trail)
+    small = made_profile([79_999], [MASSES])
+    assert not convicts(small, trail)
+
+
+def test_bins_hold_their_upper_edges() -> None:
+    margins = [0.0, 1e-9, EDGES[0], EDGES[0] * 1.001, EDGES[-1], EDGES[-1] + 1e-6, 16.0]
+    expected = [0, 1, 1, 2, BINS - 2, BINS - 1, BINS - 1]
+    assert bins_of(np.array(margins)).tolist() == expected
+    assert [bin_of(margin) for margin in margins] == expected
