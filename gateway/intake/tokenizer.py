@@ -1,6 +1,5 @@
 """A model's own tokenizer and chat templates, read from the files of its pinned commit."""
 
-import json
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -8,6 +7,13 @@ from pathlib import Path
 from tokenizers import Tokenizer
 
 from gateway.intake.template import ChatTemplate, TemplateUnusable
+from gateway.intake.template_files import (
+    DEFAULT,
+    TOOL_USE,
+    UnreadableFile,
+    read_object,
+    template_sources,
+)
 
 _SPECIAL_TOKENS = (
     "bos_token",
@@ -28,8 +34,8 @@ class ModelTokenizer:
     """Text to ids for one model commit.
 
     Args:
-        folder: the commit's files: ``tokenizer.json``, ``tokenizer_config.json`` and, where the
-            model has one, ``chat_template.jinja``.
+        folder: the commit's files: ``tokenizer.json``, ``tokenizer_config.json`` and the chat
+            templates that the model has (``template_files``).
 
     Raises:
         TokenizerUnusable: a file is missing or broken, or a template does not compile.
@@ -37,10 +43,14 @@ class ModelTokenizer:
 
     def __init__(self, folder: Path) -> None:
         self._tokenizer = _load(folder)
-        config = _read_object(folder / "tokenizer_config.json")
+        try:
+            config = read_object(folder / "tokenizer_config.json")
+            sources = template_sources(folder, config)
+        except UnreadableFile as error:
+            raise TokenizerUnusable(str(error)) from None
         special_tokens = _special_tokens(config)
         self._templates: dict[str, ChatTemplate] = {}
-        for name, source in _template_sources(folder, config).items():
+        for name, source in sources.items():
             try:
                 self._templates[name] = ChatTemplate(source, special_tokens)
             except TemplateUnusable as error:
@@ -48,9 +58,9 @@ class ModelTokenizer:
 
     def template(self, with_tools: bool) -> ChatTemplate | None:
         """The template for a conversation; None where the model has none."""
-        if with_tools and "tool_use" in self._templates:
-            return self._templates["tool_use"]
-        return self._templates.get("default")
+        if with_tools and TOOL_USE in self._templates:
+            return self._templates[TOOL_USE]
+        return self._templates.get(DEFAULT)
 
     def encode(self, texts: Sequence[str], *, special_tokens: bool) -> list[list[int]]:
         """The ids of each text.
@@ -89,16 +99,6 @@ def _load(folder: Path) -> Tokenizer:
     return tokenizer
 
 
-def _read_object(path: Path) -> Mapping[str, object]:
-    if not path.is_file():
-        return {}
-    try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError):
-        raise TokenizerUnusable(f"{path.name} is not JSON") from None
-    return value if isinstance(value, dict) else {}
-
-
 def _special_tokens(config: Mapping[str, object]) -> dict[str, str]:
     """The named special tokens; each is a text, or an object whose ``content`` is the text."""
     tokens: dict[str, str] = {}
@@ -108,26 +108,3 @@ def _special_tokens(config: Mapping[str, object]) -> dict[str, str]:
         if isinstance(text, str):
             tokens[name] = text
     return tokens
-
-
-def _template_sources(folder: Path, config: Mapping[str, object]) -> dict[str, str]:
-    """Template texts by name, ``default`` and ``tool_use`` among them; the file comes first."""
-    path = folder / "chat_template.jinja"
-    if path.is_file():
-        try:
-            return {"default": path.read_text(encoding="utf-8")}
-        except UnicodeDecodeError:
-            raise TokenizerUnusable("chat_template.jinja is not UTF-8") from None
-    match config.get("chat_template"):
-        case str() as source:
-            return {"default": source}
-        case list() as entries:
-            return {
-                entry["name"]: entry["template"]
-                for entry in entries
-                if isinstance(entry, dict)
-                and isinstance(entry.get("name"), str)
-                and isinstance(entry.get("template"), str)
-            }
-        case _:
-            return {}

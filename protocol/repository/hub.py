@@ -1,8 +1,8 @@
 """The hub as the network uses it: a branch resolved to a commit, a commit's files on disk.
 
-Only JSON, tokenizer, template and safetensors files at the root of a repository are ever fetched;
-pickled weights and code never are. A commit never changes, so one that is complete on disk is
-served without asking the hub.
+Only JSON, tokenizer, template and safetensors files at the root of a repository are ever fetched,
+and its template for tools; pickled weights and code never are. A commit never changes, so one that
+is complete on disk is served without asking the hub.
 """
 
 import json
@@ -30,6 +30,8 @@ from protocol.repository.progress import Progress, progress_bar
 COMMIT = re.compile(r"[0-9a-f]{40}")
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,95}/[A-Za-z0-9][A-Za-z0-9._-]{0,95}")
 TEXT_PATTERNS = ("*.json", "merges.txt", "*.jinja", "tokenizer.model")
+# The one template that is kept below the root.
+TOOL_TEMPLATE = "additional_chat_templates/tool_use.jinja"
 WEIGHT_PATTERNS = ("*.safetensors",)
 # Some repositories hold their weights twice, the second time in their maker's own layout.
 DOUBLE_PATTERNS = ("consolidated*",)
@@ -132,8 +134,12 @@ def _ask(model: str, revision: str) -> tuple[str, dict[str, int]]:
 
 
 def _wanted(model: str, sizes: dict[str, int], *, weights: bool) -> dict[str, int]:
-    """Choose the files to fetch among ``sizes``, all at the repository's root."""
-    texts = {name: size for name, size in sizes.items() if _matches(name, TEXT_PATTERNS)}
+    """Choose the files to fetch among ``sizes``."""
+    texts = {
+        name: size
+        for name, size in sizes.items()
+        if _matches(name, TEXT_PATTERNS) or name == TOOL_TEMPLATE
+    }
     large = [name for name, size in texts.items() if size > TEXT_FILE_LIMIT]
     if large:
         raise Unsupported(f"{model}: {large[0]} is larger than 64 MiB")

@@ -206,6 +206,7 @@ def put(hub: Path, model_folder: Path, tmp_path: Path) -> Callable[..., str]:
         (folder / "config.json").write_text(json.dumps({**CONFIG, **(config or {})}))
         (folder / "model.safetensors").write_bytes(b"weights are never read here")
         for path, text in (extra or {}).items():
+            (folder / path).parent.mkdir(exist_ok=True)
             (folder / path).write_text(text)
         if without:
             (folder / without).unlink()
