@@ -1,17 +1,20 @@
 """The tiny model's shape and the files that go with its weights."""
 
+from copy import deepcopy
 from pathlib import Path
 
 import torch
 from transformers import (
-    AutoModelForCausalLM,
     GenerationConfig,
     PreTrainedTokenizerFast,
+    Qwen3_5ForCausalLM,
+    Qwen3_5ForConditionalGeneration,
     Qwen3Config,
     Qwen3ForCausalLM,
 )
 
 CONTEXT_LENGTH = 32_768
+TinyModel = Qwen3ForCausalLM | Qwen3_5ForCausalLM | Qwen3_5ForConditionalGeneration
 
 
 def make_config(
@@ -55,16 +58,16 @@ def end_ids(tokenizer: PreTrainedTokenizerFast) -> tuple[int, int]:
     return end, stop
 
 
-def save(model: Qwen3ForCausalLM, tokenizer: PreTrainedTokenizerFast, folder: Path) -> None:
+def save(model: TinyModel, tokenizer: PreTrainedTokenizerFast, folder: Path) -> None:
     """Write weights in bfloat16, configuration, generation defaults and tokenizer to ``folder``.
 
     The model in memory keeps its precision.
     """
     end, stop = end_ids(tokenizer)
     folder.mkdir(parents=True, exist_ok=True)
-    tensors = {name: tensor.to(torch.bfloat16) for name, tensor in model.state_dict().items()}
-    stored = AutoModelForCausalLM.from_config(model.config, dtype=torch.bfloat16)
-    stored.load_state_dict(tensors)
+    stored = deepcopy(model)
+    # Not ``stored.to``, whose signature transformers hides from type checkers.
+    torch.nn.Module.to(stored, torch.bfloat16)
     stored.generation_config = GenerationConfig(
         do_sample=True,
         temperature=0.6,

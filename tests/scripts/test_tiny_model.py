@@ -16,7 +16,7 @@ from scripts.tiny_model import check
 from scripts.tiny_model.check import WEIGHTS
 from scripts.tiny_model.corpus import examples
 from scripts.tiny_model.muon import orthogonal
-from scripts.tiny_model.random_models import make_random
+from scripts.tiny_model.random_models import ARCHITECTURES, make_random
 from scripts.tiny_model.train import Row, passes, rate_at
 
 USER = {"role": "user", "content": "Hi"}
@@ -189,6 +189,20 @@ def test_a_random_model_has_a_padded_vocabulary(tmp_path: Path) -> None:
         "Qwen3ForCausalLM", tmp_path, hidden=128, layers=1, vocabulary=5_000, head_dim=32, seed=3
     )
     assert (tmp_path / "model.safetensors").read_bytes() == first
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_random_models_of_every_architecture(tmp_path: Path, architecture: str) -> None:
+    make_random(architecture, tmp_path, hidden=128, layers=4, vocabulary=2_100, head_dim=32)
+    facts = read_facts(tmp_path, "a/b", "0" * 40)
+    assert (facts.architecture, facts.dtype) == (architecture, "bfloat16")
+    assert facts.vocabulary_size == read_facts(WEIGHTS, "a/b", "0" * 40).vocabulary_size
+    loaded, info = AutoModelForCausalLM.from_pretrained(tmp_path, output_loading_info=True)
+    assert not info["missing_keys"]
+    assert loaded.dtype == torch.bfloat16
+    kinds = getattr(loaded.config, "layer_types", None) or ["full_attention"] * 4
+    linear = 0 if architecture == "Qwen3ForCausalLM" else 3
+    assert kinds.count("linear_attention") == linear
 
 
 @pytest.mark.parametrize(
