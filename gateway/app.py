@@ -133,7 +133,7 @@ async def opened(
                     store,
                     settings.policy,
                     partial(download, weights=False),
-                    keypair.ss58_address,
+                    keypair,
                     settings.incoming,
                     clock,
                 )

@@ -12,7 +12,10 @@ from gateway.errors import GatewayError
 from gateway.figures import miner_figures
 from gateway.files import pieces
 from gateway.orders import reading
+from gateway.orders.content import object_key
+from gateway.store.objects import ObjectMissing
 from gateway.store.tables import Order
+from protocol.manifest import MANIFEST
 
 router = APIRouter(prefix="/api/v1", include_in_schema=False)
 
@@ -66,6 +69,19 @@ async def get_order(order_id: OrderId, principal: Customer, state: StateOf) -> d
         "error_file_id": order.error_file_id,
         "receipts": order.receipts_key is not None,
     }
+
+
+@router.get("/dataset-orders/{order_id}/manifest")
+async def get_manifest(order_id: OrderId, principal: Customer, state: StateOf) -> Response:
+    """Return the signed manifest of a delivered order."""
+    order = await _find(state, principal.account_id, order_id)
+    if order.receipts_key is None:
+        raise GatewayError(404, "not_found", "This order has no manifest (yet).")
+    try:
+        content = await state.store.objects.get(object_key(order.id, MANIFEST))
+    except ObjectMissing as error:
+        raise GatewayError(404, "not_found", "This order was delivered without one.") from error
+    return Response(content, media_type="application/json")
 
 
 @router.get("/dataset-orders/{order_id}/receipts")

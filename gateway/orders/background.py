@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import structlog
+from bittensor_core import Keypair
 from sqlmodel import col, select
 
 from gateway.orders import export, leases, life
@@ -19,7 +20,7 @@ async def run(
     store: Store,
     policy: Policy,
     model_folder: export.ModelFolder,
-    gateway_hotkey: str,
+    keypair: Keypair,
     scratch: Path,
     clock: Callable[[], float],
 ) -> None:
@@ -29,7 +30,7 @@ async def run(
 
     Args:
         model_folder: returns the folder of a model's files at a commit, downloading them; blocking.
-        gateway_hotkey: the address that leases were signed with.
+        keypair: the gateway's hotkey, which leases were signed with.
         scratch: folder for files at work.
         clock: seconds since the epoch.
     """
@@ -41,7 +42,7 @@ async def run(
         await _isolated("ending orders", end_orders(store, policy, clock))
 
     async def deliver() -> None:
-        work = export_orders(store, policy, model_folder, gateway_hotkey, scratch, clock)
+        work = export_orders(store, policy, model_folder, keypair, scratch, clock)
         await _isolated("exporting", work)
 
     # Apart, so that a long export keeps no dead miner's lease alive.
@@ -91,7 +92,7 @@ async def export_orders(
     store: Store,
     policy: Policy,
     model_folder: export.ModelFolder,
-    gateway_hotkey: str,
+    keypair: Keypair,
     scratch: Path,
     clock: Callable[[], float],
 ) -> None:
@@ -99,7 +100,7 @@ async def export_orders(
     for order_id in await export.waiting(store, int(clock() * 1000)):
         error = await _isolated(
             "export of an order",
-            export.export(store, order_id, model_folder, gateway_hotkey, scratch, policy, clock),
+            export.export(store, order_id, model_folder, keypair, scratch, policy, clock),
             order_id=order_id,
         )
         if error is not None and not isinstance(error, export.ExportLost):

@@ -13,16 +13,17 @@ from gateway.intake.outcome import LINES, REFUSED
 from gateway.orders.content import object_key, prompt_offsets
 from gateway.orders.delivery_lines import (
     Decoder,
+    Heading,
     Line,
     missing_line,
     output_line,
-    receipt_lines,
     refused_line,
 )
 from gateway.orders.evidence import Delivered, delivered_samples, root_units
 from gateway.store.engine import Store
 from gateway.store.objects import Objects
 from gateway.store.tables import Order, Unit
+from protocol.manifest import FILES
 
 # Lines that no unit holds are written in runs of this many.
 RUN = 1_000
@@ -61,7 +62,7 @@ class Written:
 
 @dataclass(frozen=True)
 class Delivery:
-    """The three files of a delivery; any may be empty."""
+    """The files of a delivery but its manifest; any may be empty."""
 
     output: Written
     errors: Written
@@ -78,21 +79,27 @@ async def write_delivery(
     Raises:
         ObjectMissing: an object that the rows name is gone.
     """
-    end_ids = frozenset(json.loads(order.end_ids_json))
+    heading = _heading(order)
     with ExitStack() as stack:
-        delivery = Delivery(
-            *(
-                stack.enter_context(Written(folder / name))
-                for name in ("output.jsonl", "errors.jsonl", "receipts.jsonl")
-            )
-        )
+        delivery = Delivery(*(stack.enter_context(Written(folder / name)) for name in FILES))
         async for refused in _objects_of(store.objects, order.id, REFUSED):
-            delivery.errors.write(refused_line(order, refused))
+            delivery.errors.write(refused_line(heading, refused))
         async with aclosing(_objects_of(store.objects, order.id, LINES)) as entries:
             async for first, end, samples in _runs(store, order, gateway_hotkey):
                 lines = await _lines(store, order, first, end, entries, samples)
-                await asyncio.to_thread(_write, order, lines, decoder, end_ids, delivery)
+                await asyncio.to_thread(_write, heading, lines, decoder, delivery)
     return delivery
+
+
+def _heading(order: Order) -> Heading:
+    return Heading(
+        order_id=order.id,
+        endpoint=order.endpoint,
+        created_at=order.created_at_ms // 1000,
+        model=order.model,
+        n=order.n,
+        end_ids=frozenset(json.loads(order.end_ids_json)),
+    )
 
 
 async def _runs(
@@ -122,7 +129,7 @@ async def _lines(
     end: int,
     entries: AsyncIterator[dict[str, Any]],
     samples: Mapping[int, Delivered],
-) -> list[Line]:
+) -> list[Line[Delivered]]:
     """Put a run of lines together; ``entries`` stands at line ``first``."""
     offsets = await prompt_offsets(store.objects, order.id, first, end)
     lines = []
@@ -136,14 +143,24 @@ async def _lines(
 
 
 def _write(
-    order: Order, lines: list[Line], decoder: Decoder, end_ids: frozenset[int], delivery: Delivery
+    heading: Heading, lines: list[Line[Delivered]], decoder: Decoder, delivery: Delivery
 ) -> None:
     for line in lines:
         if line.samples:
-            delivery.output.write(output_line(order, line, decoder, end_ids))
-            delivery.receipts.write(receipt_lines(line))
-        if len(line.samples) < order.n:
-            delivery.errors.write(missing_line(order, line))
+            delivery.output.write(output_line(heading, line, decoder))
+            delivery.receipts.write(_receipts(line))
+        if len(line.samples) < heading.n:
+            delivery.errors.write(missing_line(heading, line))
+
+
+def _receipts(line: Line[Delivered]) -> bytes:
+    """Return the receipts of a line's samples, one JSON object a line."""
+    receipts = (
+        sample.receipt(line.custom_id, line.index, choice)
+        for choice, sample in sorted(line.samples.items())
+    )
+    texts = (receipt.model_dump_json(ensure_ascii=True) for receipt in receipts)
+    return "".join(f"{text}\n" for text in texts).encode("ascii")
 
 
 async def _objects_of(

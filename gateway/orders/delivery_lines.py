@@ -1,4 +1,4 @@
-"""The lines of a delivery: output, errors and receipts. Pure; ASCII JSON, one object a line.
+"""The lines of a delivery's output and errors. Pure; ASCII JSON, one object a line.
 
 All ids derive from the order and the line, so that an export that is made again gives the very same
 bytes.
@@ -8,10 +8,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import Any, Protocol
-
-from gateway.orders.evidence import Delivered
-from gateway.store.tables import Order
+from typing import Any, Generic, Protocol, TypeVar
 
 CHAT = "/v1/chat/completions"
 _ENCODER = json.JSONEncoder(ensure_ascii=True, separators=(",", ":"))
@@ -25,8 +22,32 @@ class Decoder(Protocol):
         ...
 
 
+class Sample(Protocol):
+    """The part of a delivered sample that its text is made from."""
+
+    @property
+    def token_ids(self) -> Sequence[int]:
+        """Its ids, the end id included; at least one."""
+        ...
+
+
+S_co = TypeVar("S_co", bound=Sample, covariant=True)
+
+
 @dataclass(frozen=True)
-class Line:
+class Heading:
+    """What all lines of a delivery share; ``created_at`` in Unix seconds."""
+
+    order_id: str
+    endpoint: str
+    created_at: int
+    model: str
+    n: int
+    end_ids: frozenset[int]
+
+
+@dataclass(frozen=True)
+class Line(Generic[S_co]):
     """One usable line of an order.
 
     Attributes:
@@ -38,26 +59,26 @@ class Line:
     index: int
     custom_id: str
     prompt_tokens: int
-    samples: Mapping[int, Delivered]
+    samples: Mapping[int, S_co]
 
 
-def output_line(order: Order, line: Line, decoder: Decoder, end_ids: frozenset[int]) -> bytes:
+def output_line(heading: Heading, line: Line[Sample], decoder: Decoder) -> bytes:
     """Return a line of the output file: OpenAI's batch output, the samples as its choices."""
-    chat = order.endpoint == CHAT
+    chat = heading.endpoint == CHAT
     choices = []
     completion_tokens = 0
     for choice, sample in sorted(line.samples.items()):
         ids = sample.token_ids
         completion_tokens += len(ids)
-        stopped = ids[-1] in end_ids
+        stopped = ids[-1] in heading.end_ids
         text = decoder.decode(ids[:-1] if stopped else ids, skip_special_tokens=True)
         reason = "stop" if stopped else "length"
         choices.append(_choice(choice, text, reason, chat=chat))
     body = {
-        "id": f"{'chatcmpl' if chat else 'cmpl'}-{_id(order, 'completion', line.index)}",
+        "id": f"{'chatcmpl' if chat else 'cmpl'}-{_id(heading, 'completion', line.index)}",
         "object": "chat.completion" if chat else "text_completion",
-        "created": order.created_at_ms // 1000,
-        "model": order.model,
+        "created": heading.created_at,
+        "model": heading.model,
         "choices": choices,
         "usage": {
             "prompt_tokens": line.prompt_tokens,
@@ -67,11 +88,11 @@ def output_line(order: Order, line: Line, decoder: Decoder, end_ids: frozenset[i
     }
     return _line(
         {
-            "id": f"batch_req_{_id(order, 'line', line.index)}",
+            "id": f"batch_req_{_id(heading, 'line', line.index)}",
             "custom_id": line.custom_id,
             "response": {
                 "status_code": 200,
-                "request_id": f"req_{_id(order, 'request', line.index)}",
+                "request_id": f"req_{_id(heading, 'request', line.index)}",
                 "body": body,
             },
             "error": None,
@@ -79,11 +100,11 @@ def output_line(order: Order, line: Line, decoder: Decoder, end_ids: frozenset[i
     )
 
 
-def refused_line(order: Order, refused: Mapping[str, Any]) -> bytes:
+def refused_line(heading: Heading, refused: Mapping[str, Any]) -> bytes:
     """Return the error line of a refused line, from its entry in ``refused.jsonl``."""
     return _line(
         {
-            "id": f"batch_req_{_id(order, 'refused', refused['line'])}",
+            "id": f"batch_req_{_id(heading, 'refused', refused['line'])}",
             "custom_id": refused["custom_id"],
             "response": None,
             "error": refused["error"],
@@ -92,28 +113,18 @@ def refused_line(order: Order, refused: Mapping[str, Any]) -> bytes:
     )
 
 
-def missing_line(order: Order, line: Line) -> bytes:
+def missing_line(heading: Heading, line: Line[Sample]) -> bytes:
     """Return the error line of a line that is short of samples."""
-    message = f"{len(line.samples)} of {order.n} samples delivered"
+    message = f"{len(line.samples)} of {heading.n} samples delivered"
     return _line(
         {
-            "id": f"batch_req_{_id(order, 'line', line.index)}",
+            "id": f"batch_req_{_id(heading, 'line', line.index)}",
             "custom_id": line.custom_id,
             "prompt_index": line.index,
             "response": None,
             "error": {"code": "missing_samples", "message": message},
         }
     )
-
-
-def receipt_lines(line: Line) -> bytes:
-    """Return the receipts of a line's samples."""
-    receipts = (
-        sample.receipt(line.custom_id, line.index, choice)
-        for choice, sample in sorted(line.samples.items())
-    )
-    texts = (receipt.model_dump_json(ensure_ascii=True) for receipt in receipts)
-    return "".join(f"{text}\n" for text in texts).encode("ascii")
 
 
 def _choice(index: int, text: str, reason: str, *, chat: bool) -> dict[str, Any]:
@@ -123,8 +134,8 @@ def _choice(index: int, text: str, reason: str, *, chat: bool) -> dict[str, Any]
     return {"index": index, "text": text, "logprobs": None, "finish_reason": reason}
 
 
-def _id(order: Order, kind: str, number: int) -> str:
-    return sha256(f"{order.id}/{kind}/{number}".encode("ascii")).hexdigest()[:32]
+def _id(heading: Heading, kind: str, number: int) -> str:
+    return sha256(f"{heading.order_id}/{kind}/{number}".encode("ascii")).hexdigest()[:32]
 
 
 def _line(value: dict[str, Any]) -> bytes:

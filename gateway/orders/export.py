@@ -7,17 +7,20 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import structlog
+from bittensor_core import Keypair
 from sqlmodel import col, or_, select, update
 from tokenizers import Tokenizer
 
 from gateway.orders import transitions
 from gateway.orders.content import object_key
 from gateway.orders.delivery import Delivery, Written, write_delivery
+from gateway.orders.manifest import manifest_statement
 from gateway.orders.policy import SECOND, Policy
 from gateway.orders.rows import lock_order
 from gateway.store.engine import Store
 from gateway.store.objects import ObjectExists, Objects
 from gateway.store.tables import Ending, File, FilePurpose, Order, OrderStatus, new_id
+from protocol.manifest import MANIFEST, signed_manifest
 from protocol.repository import RepositoryError
 
 log = structlog.get_logger("gateway.export")
@@ -48,7 +51,7 @@ async def export(
     store: Store,
     order_id: str,
     model_folder: ModelFolder,
-    gateway_hotkey: str,
+    keypair: Keypair,
     scratch: Path,
     policy: Policy,
     clock: Callable[[], float],
@@ -59,6 +62,7 @@ async def export(
 
     Args:
         model_folder: returns the folder of a model's files at a commit, downloading them; blocking.
+        keypair: the gateway's hotkey, which leases were signed with.
         scratch: folder for files at work.
         clock: seconds since the epoch.
     """
@@ -69,8 +73,10 @@ async def export(
     async with _kept(store, order_id, holder, policy, clock):
         with tempfile.TemporaryDirectory(prefix="export-", dir=scratch) as folder:
             decoder = await asyncio.to_thread(_tokenizer, model_folder, order)
-            delivery = await write_delivery(store, order, decoder, gateway_hotkey, Path(folder))
-            await _upload(store.objects, order.id, delivery)
+            hotkey = keypair.ss58_address
+            delivery = await write_delivery(store, order, decoder, hotkey, Path(folder))
+            manifest = await _manifest(store, order, delivery, keypair)
+            await _upload(store.objects, order.id, delivery, manifest)
     await _deliver(store, order, holder, delivery, _ms(clock))
     return True
 
@@ -161,15 +167,27 @@ def _tokenizer(model_folder: ModelFolder, order: Order) -> Tokenizer:
     return Tokenizer.from_file(str(folder / "tokenizer.json"))
 
 
-async def _upload(objects: Objects, order_id: str, delivery: Delivery) -> None:
+async def _manifest(store: Store, order: Order, delivery: Delivery, keypair: Keypair) -> bytes:
+    async with store.read() as session:
+        ordered = await session.get_one(File, order.input_file_id)
+    return signed_manifest(keypair, manifest_statement(order, ordered, delivery)).encoded()
+
+
+async def _upload(objects: Objects, order_id: str, delivery: Delivery, manifest: bytes) -> None:
     for written in (delivery.output, delivery.errors, delivery.receipts):
-        key = object_key(order_id, written.path.name)
-        try:
-            await objects.put(key, written.path)
-        except ObjectExists as error:
-            # An exporter that died after this object had the same bytes to write.
-            if await objects.size(key) != written.bytes:
-                raise ExportDiffers(key) from error
+        await _put(objects, object_key(order_id, written.path.name), written.path, written.bytes)
+    # The last, so that whoever sees a manifest sees all that it names.
+    await _put(objects, object_key(order_id, MANIFEST), manifest, len(manifest))
+
+
+async def _put(objects: Objects, key: str, content: bytes | Path, size: int) -> None:
+    try:
+        await objects.put(key, content)
+    except ObjectExists as error:
+        # An exporter that died after this object had the same bytes to write; in a manifest only
+        # the signature's own randomness differs.
+        if await objects.size(key) != size:
+            raise ExportDiffers(key) from error
 
 
 async def _deliver(

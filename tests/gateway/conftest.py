@@ -28,7 +28,7 @@ from gateway.orders.results import accept_result
 from gateway.orders.verdicts import accept_verdicts
 from gateway.store.engine import Store
 from gateway.store.objects import Objects, open_objects
-from gateway.store.tables import Account, Dialect, Order, Table
+from gateway.store.tables import Account, Dialect, File, FilePurpose, Order, Table
 from protocol.documents import (
     result_root,
     statement_of_result,
@@ -137,6 +137,7 @@ def emptied(uri: str) -> str:
 
 MODEL, REVISION, ARCHITECTURE = "org/model", "ab" * 20, "Qwen3ForCausalLM"
 VOCABULARY, END = 96, 95
+INPUT_FILE = "file-x"
 STACK = Stack(
     engine="transformers", version="1", dtype="float32", head_dtype="float32", device="cpu"
 )
@@ -172,7 +173,23 @@ class World:
     async def open_account(self, account_id: str = "account") -> str:
         async with self.store.write() as session:
             session.add(Account(id=account_id, name=account_id, created_at_ms=self.now))
+            await session.flush()
+            if account_id == self.account_id:
+                session.add(self.input_file())
         return account_id
+
+    def input_file(self) -> File:
+        """Return the row of the file that orders read, of which there are no bytes."""
+        return File(
+            id=INPUT_FILE,
+            account_id=self.account_id,
+            filename="in.jsonl",
+            bytes=5,
+            sha256="cd" * 32,
+            purpose=FilePurpose.BATCH,
+            object_key="files/x",
+            created_at_ms=self.now,
+        )
 
     def quote(
         self,
@@ -226,7 +243,7 @@ class World:
         body: str = "00",
         account_id: str | None = None,
         hours: int = 24,
-        input_file_id: str = "file-x",
+        input_file_id: str = INPUT_FILE,
         **options: Any,
     ) -> Order:
         placement = Placement(

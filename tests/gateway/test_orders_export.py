@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from gateway.orders.policy import Policy
 from gateway.store.engine import Store
 from gateway.store.tables import File, Order
 from protocol import receipts
+from protocol.manifest import MANIFEST, Manifest
 from protocol.receipts import SampleReceipt
 from protocol.repository import RepositoryError
 
@@ -40,7 +42,7 @@ async def run_export(world, order, folder: Path) -> bool:
         world.store,
         order.id,
         lambda model, revision: folder,
-        world.keypair.ss58_address,
+        world.keypair,
         world.folder,
         world.policy,
         lambda: world.now / 1000,
@@ -111,6 +113,34 @@ async def test_a_completed_order_is_delivered_in_order(world, model_folder):
     assert (refused["custom_id"], refused["line"], refused["response"]) == ("bad0", 1, None)
     assert refused["error"] == {"code": "stop_unavailable", "message": "stop is not offered"}
     assert len({line["id"] for line in [*lines, refused]}) == 5
+
+
+async def test_the_manifest_states_what_was_delivered(world, model_folder):
+    order = await world.place(PROMPTS, n=2, refused=1)
+    miner, validator = await world.node("miner"), await world.node("validator")
+    await world.generate(miner)
+    await world.audit(validator, ["verified", "void", "verified", "verified"])
+    world.now = order.expires_at_ms
+    assert await life.expire(world.store, order.id, world.now)
+    await run_export(world, order, model_folder)
+    order = await world.order(order)
+    made = await world.store.objects.get(object_key(order.id, MANIFEST))
+    manifest = Manifest.model_validate_json(made)
+    assert manifest.is_signed() and manifest.gateway == world.keypair.ss58_address
+    assert manifest.encoded() == made
+    stated = manifest.statement
+    for name, record in stated.files.items():
+        content = await world.store.objects.get(object_key(order.id, name))
+        assert (record.bytes, record.sha256) == (len(content), sha256(content).hexdigest())
+    proofs = await receipts_of(world, order)
+    counts = stated.counts
+    assert (counts.lines_total, counts.lines_refused, counts.lines_completed) == (5, 1, 1)
+    assert (counts.samples_total, counts.samples_delivered, counts.samples_missing) == (8, 3, 5)
+    assert counts.completion_tokens == sum(len(proof.token_ids) for proof in proofs)
+    assert counts.prompt_tokens == sum(map(len, PROMPTS))
+    assert (stated.status, stated.n, stated.seed, stated.seed_drawn) == ("expired", 2, 7, False)
+    assert stated.sampling == proofs[0].lease.statement["sampling"]
+    assert (stated.input.bytes, stated.input.sha256) == (5, "cd" * 32)
 
 
 async def test_completions_have_text(world, model_folder):
@@ -253,7 +283,7 @@ async def test_a_second_exporter_waits_for_the_first_ones_lease(world, model_fol
     await world.finish(await world.node("miner"), await world.node("validator"))
     done = await asyncio.gather(*(run_export(world, order, model_folder) for _ in range(4)))
     assert sum(done) == 1
-    assert len(await world.rows(File)) == 1
+    assert len(await world.rows(File, col(File.order_id) == order.id)) == 1
 
 
 async def test_a_killed_export_is_resumed_by_another_process(
@@ -264,7 +294,7 @@ async def test_a_killed_export_is_resumed_by_another_process(
     stuck = asyncio.Event()
     real = export._upload
 
-    async def upload_some_then_hang(objects, order_id, made):
+    async def upload_some_then_hang(objects, order_id, made, manifest):
         await objects.put(object_key(order_id, made.output.path.name), made.output.path)
         stuck.set()
         await asyncio.Event().wait()
@@ -308,7 +338,7 @@ async def test_an_exporter_that_lost_its_lease_ends_nothing(world, model_folder,
     with pytest.raises(export.ExportLost):
         await run_export(world, order, model_folder)
     assert (await world.order(order)).status == "finalizing"
-    assert await world.rows(File) == []
+    assert await world.rows(File, col(File.order_id).is_not(None)) == []
 
 
 async def export_all(world, folder_of) -> None:
@@ -316,7 +346,7 @@ async def export_all(world, folder_of) -> None:
         world.store,
         world.policy,
         folder_of,
-        world.keypair.ss58_address,
+        world.keypair,
         world.folder,
         lambda: world.now / 1000,
     )
@@ -370,7 +400,7 @@ async def test_the_background_work_brings_orders_to_their_end(world, model_folde
             world.store,
             world.policy,
             lambda model, revision: model_folder,
-            world.keypair.ss58_address,
+            world.keypair,
             world.folder,
             clock,
         )
