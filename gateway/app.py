@@ -46,7 +46,7 @@ OPENAI_MOUNT = "/api/openai/v1"
 OPENRELAY_MOUNT = "/v1"
 
 MAX_RESULT_BYTES = 64 * 1024 * 1024
-MAX_VERDICTS_BYTES = 8 * 1024 * 1024
+MAX_VERDICTS_BYTES = 16 * 1024 * 1024
 MAX_BODY_BYTES = 1024 * 1024
 # All bodies of nodes that are held before their sender is proven.
 BODY_BUDGET_BYTES = 8 * MAX_RESULT_BYTES

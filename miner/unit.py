@@ -12,7 +12,13 @@ from bittensor_core import Keypair
 from miner.engines.base import EngineError, GenerationCancelled
 from miner.engines.process import EngineProcess
 from protocol.client import GatewayRefused, GatewayUnavailable, NodeClient
-from protocol.documents import result_root, result_statement, work_keys
+from protocol.documents import (
+    digest,
+    lease_statement,
+    result_root,
+    result_statement,
+    work_keys,
+)
 from protocol.keys import sign_statement
 from protocol.messages import Lease, Result, Stack
 
@@ -171,11 +177,16 @@ class UnitRun:
 def signed_result(keypair: Keypair, lease: Lease, stack: Stack, samples: list[list[int]]) -> Result:
     """Return the result of a unit with its root over all samples and the miner's signature."""
     work = lease.work
+    terms = lease_statement(
+        lease.lease_id, lease.attempt, keypair.ss58_address, lease.issued_at, work
+    )
+    lease_digest = digest(terms).hex()
     root = result_root(work_keys(work), samples)
-    statement = result_statement(work.unit_id, lease.attempt, stack, root)
+    statement = result_statement(work.unit_id, lease.attempt, lease_digest, stack, root)
     return Result(
         unit_id=work.unit_id,
         attempt=lease.attempt,
+        lease_digest=lease_digest,
         stack=stack,
         samples=samples,
         root=root,

@@ -8,7 +8,7 @@ import stamina
 from bittensor_core import Keypair
 from pydantic import ValidationError
 
-from protocol.documents import lease_statement
+from protocol.documents import audited_statement, lease_statement
 from protocol.http_auth import sign_request
 from protocol.keys import verify_statement
 from protocol.messages import (
@@ -133,13 +133,21 @@ class NodeClient:
         """Ask for a unit to audit; None when nothing waits.
 
         Raises:
-            GatewayRefused: also when the unit is of another model commit than the node holds.
+            GatewayRefused: also when the unit is of another model commit than the node holds, or
+                when the work is not what the gateway's signed lease record commits to: a verdict
+                by other terms than the miner's would blame the miner.
         """
         body = await self._post("/nodes/v1/leases", request)
         if not body:
             return None
         lease = _parse(AuditLease, body)
         _refuse_other_model(request, lease.work)
+        gateway, record = await self._receiver(), lease.record
+        proven = verify_statement(gateway, audited_statement(lease), record.signature)
+        if record.gateway != gateway or not proven:
+            raise GatewayRefused(
+                502, "bad_lease_signature", "the gateway did not sign the lease of this work"
+            )
         return lease
 
     async def heartbeat(self, lease_id: str, tokens: int) -> HeartbeatAnswer:

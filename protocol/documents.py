@@ -14,7 +14,7 @@ import numpy as np
 from protocol import merkle
 from protocol.canonical import canonical_json
 from protocol.draw.key import draw_key, prompt_digest
-from protocol.messages import Result, SampleVerdict, Stack, Verdicts, Work
+from protocol.messages import AuditLease, Result, SampleVerdict, Stack, Verdicts, Work
 
 LEASE_TYPE = "reliquary-lease/1"
 
@@ -53,7 +53,7 @@ def result_root(keys: Sequence[bytes], samples: Sequence[Sequence[int]]) -> str:
 
 def verdict_leaf(key: bytes, verdict: SampleVerdict) -> bytes:
     """Return the leaf content of a sample's verdict: its draw key, then the verdict's JSON."""
-    return key + canonical_json(verdict.model_dump())
+    return key + canonical_json(verdict.model_dump(mode="json"))
 
 
 def verdict_root(keys: Sequence[bytes], verdicts: Sequence[SampleVerdict]) -> str:
@@ -87,26 +87,55 @@ def lease_statement(
     }
 
 
-def result_statement(unit_id: str, attempt: int, stack: Stack, root: str) -> dict[str, Any]:
-    """Return what a miner signs for a unit's result."""
+def audited_statement(lease: AuditLease) -> dict[str, Any]:
+    """Return the lease statement that ``lease.record.signature`` must be over."""
+    record = lease.record
+    return lease_statement(
+        record.lease_id, lease.attempt, lease.miner, record.issued_at, lease.work
+    )
+
+
+def result_statement(
+    unit_id: str, attempt: int, lease_digest: str, stack: Stack, root: str
+) -> dict[str, Any]:
+    """Return what a miner signs for a unit's result.
+
+    Args:
+        lease_digest: of the lease statement, in hex.
+    """
     return {
-        "type": "reliquary-result/1",
+        "type": "reliquary-result/2",
         "unit_id": unit_id,
         "attempt": attempt,
+        "lease_digest": lease_digest,
         "stack": stack.model_dump(),
         "root": root,
     }
 
 
 def verdict_statement(
-    unit_id: str, attempt: int, rule: str, stack: Stack, result_root: str, root: str
+    unit_id: str,
+    attempt: int,
+    lease_digest: str,
+    rule: str,
+    profile: str | None,
+    stack: Stack,
+    result_root: str,
+    root: str,
 ) -> dict[str, Any]:
-    """Return what a validator signs for a unit's verdicts."""
+    """Return what a validator signs for a unit's verdicts.
+
+    Args:
+        lease_digest: of the lease statement, in hex.
+        profile: digest of the calibration profile, in hex; None where the rule needs none.
+    """
     return {
-        "type": "reliquary-verdict/1",
+        "type": "reliquary-verdict/2",
         "unit_id": unit_id,
         "attempt": attempt,
+        "lease_digest": lease_digest,
         "rule": rule,
+        "profile": profile,
         "stack": stack.model_dump(),
         "result_root": result_root,
         "root": root,
@@ -115,7 +144,9 @@ def verdict_statement(
 
 def statement_of_result(result: Result) -> dict[str, Any]:
     """Return the statement that ``result.signature`` must be over."""
-    return result_statement(result.unit_id, result.attempt, result.stack, result.root)
+    return result_statement(
+        result.unit_id, result.attempt, result.lease_digest, result.stack, result.root
+    )
 
 
 def statement_of_verdicts(verdicts: Verdicts) -> dict[str, Any]:
@@ -123,7 +154,9 @@ def statement_of_verdicts(verdicts: Verdicts) -> dict[str, Any]:
     return verdict_statement(
         verdicts.unit_id,
         verdicts.attempt,
+        verdicts.lease_digest,
         verdicts.rule,
+        verdicts.profile,
         verdicts.stack,
         verdicts.result_root,
         verdicts.root,

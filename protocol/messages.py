@@ -1,4 +1,4 @@
-"""The wire messages between gateway, miners and validators, version 1 (``docs/wire.md``).
+"""The wire messages between gateway, miners and validators, version 2 (``docs/wire.md``).
 
 Every message is JSON. Integers are strict: a float, a boolean or a string never passes for a token
 id. Unknown members are refused, so that a newer node meets a clear error and not silence.
@@ -10,8 +10,11 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from protocol.sampling import MAX_TOKENS_LIMIT, Sampling, Seed
 
-WIRE_VERSION = 1
+WIRE_VERSION = 2
 MAX_UNIT_SAMPLES = 4_096
+MAX_MARKS = 256
+MARK_STRATA = 12
+MARK_BINS = 14
 MAX_VOCABULARY = 2**31
 
 Hex32 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
@@ -157,12 +160,14 @@ class HeartbeatAnswer(Message):
 class Result(Message):
     """Body of ``POST /nodes/v1/leases/{id}/result``: token ids and nothing else.
 
-    ``samples[k]`` are the ids of ``work.samples[k]``, its end id included. ``signature`` is the
-    miner's over ``result_statement``.
+    ``samples[k]`` are the ids of ``work.samples[k]``, its end id included. ``lease_digest`` is of
+    the lease statement that the miner worked by. ``signature`` is the miner's over
+    ``result_statement``.
     """
 
     unit_id: Identifier
     attempt: Annotated[int, Field(ge=1, strict=True)]
+    lease_digest: Hex32
     stack: Stack
     samples: Annotated[
         list[Annotated[list[TokenId], Field(max_length=MAX_TOKENS_LIMIT)]],
@@ -172,8 +177,21 @@ class Result(Message):
     signature: Signature
 
 
+class LeaseRecord(Message):
+    """What an audit lease tells of the generation lease that the work was given out by.
+
+    With ``work``, ``miner`` and ``attempt`` beside it, it makes up the lease statement, over which
+    ``signature`` is ``gateway``'s.
+    """
+
+    lease_id: Identifier
+    issued_at: int
+    gateway: Hotkey
+    signature: Signature
+
+
 class AuditLease(Message):
-    """An audit lease: the work, what a miner claims for it, and the miner's signature."""
+    """An audit lease: the work, the terms it was leased by, and what a miner claims for it."""
 
     lease_id: Identifier
     attempt: Annotated[int, Field(ge=1, strict=True)]
@@ -181,17 +199,26 @@ class AuditLease(Message):
     heartbeat_seconds: float
     work: Work
     miner: Hotkey
+    record: LeaseRecord
     result: Result
 
 
 Outcome = Literal["verified", "void", "inconclusive"]
+# Position in the sample, stratum, and bin of the margin.
+Mark = tuple[
+    Count,
+    Annotated[int, Field(ge=0, lt=MARK_STRATA, strict=True)],
+    Annotated[int, Field(ge=1, lt=MARK_BINS, strict=True)],
+]
 
 
 class SampleVerdict(Message):
     """The verdict on one sample, with its figures.
 
     ``mismatches`` counts claimed ids that are not the drawn ones; ``largest_margin_micro`` is in
-    millionths of a logit. ``reason`` names the rule for a void or inconclusive sample.
+    millionths of a logit. ``reason`` names the rule for a void or inconclusive sample. ``marks``
+    are the first ``MAX_MARKS`` tokens whose margin is not 0, in order. ``abstained`` tells that the
+    profile was too small for the rule on single tokens.
     """
 
     outcome: Outcome
@@ -200,15 +227,23 @@ class SampleVerdict(Message):
     mismatches: Count
     largest_margin_micro: Count
     position: Count | None = None
+    marks: Annotated[list[Mark], Field(max_length=MAX_MARKS)] = []
+    abstained: Annotated[bool, Field(strict=True)] = False
 
 
 class Verdicts(Message):
-    """Body of ``POST /nodes/v1/leases/{id}/verdicts``: one verdict a sample, in unit order."""
+    """Body of ``POST /nodes/v1/leases/{id}/verdicts``: one verdict a sample, in unit order.
+
+    ``lease_digest`` is of the lease statement by whose terms the result was judged. ``profile`` is
+    the digest of the calibration profile; None where the rule needs none.
+    """
 
     unit_id: Identifier
     attempt: Annotated[int, Field(ge=1, strict=True)]
+    lease_digest: Hex32
     result_root: Hex32
     rule: ShortText
+    profile: Hex32 | None
     stack: Stack
     samples: Annotated[list[SampleVerdict], Field(min_length=1, max_length=MAX_UNIT_SAMPLES)]
     root: Hex32

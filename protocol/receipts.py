@@ -12,6 +12,7 @@ from pydantic import Field
 from protocol import merkle
 from protocol.documents import (
     LEASE_TYPE,
+    digest,
     result_statement,
     sample_leaf,
     verdict_leaf,
@@ -52,6 +53,7 @@ class VerdictPart(Message):
     validator: Hotkey
     sample: SampleVerdict
     rule: ShortText
+    profile: Hex32 | None
     stack: Stack
     root: Hex32
     signature: Signature
@@ -91,8 +93,9 @@ class SampleReceipt(Message):
 def fault(receipt: SampleReceipt) -> str | None:
     """Return the first thing in a receipt that does not hold; None where all of it does.
 
-    Checked are the draw key, the three signatures, the paths to their roots, and that the lease was
-    for this miner, unit and attempt. Not checked is whether the ids follow from the model.
+    Checked are the draw key, the three signatures, the paths to their roots, that the lease was for
+    this miner, unit and attempt, and that miner and validator signed for this lease. Not checked is
+    whether the ids follow from the model.
     """
     lease = receipt.lease.statement
     if lease.get("type") != LEASE_TYPE:
@@ -108,8 +111,8 @@ def fault(receipt: SampleReceipt) -> str | None:
 def _draw_fault(receipt: SampleReceipt) -> str | None:
     lease = receipt.lease.statement
     try:
-        digest = prompt_digest(receipt.prompt_ids)
-        key = draw_key(lease["revision"], lease["seed"], digest, receipt.sample_index)
+        prompt = prompt_digest(receipt.prompt_ids)
+        key = draw_key(lease["revision"], lease["seed"], prompt, receipt.sample_index)
     except (AttributeError, KeyError, TypeError, ValueError):
         return "the lease names no usable revision and seed"
     return None if key.hex() == receipt.draw_key else "the draw key does not follow from its inputs"
@@ -118,35 +121,39 @@ def _draw_fault(receipt: SampleReceipt) -> str | None:
 def _signature_fault(receipt: SampleReceipt) -> str | None:
     unit_id, attempt = receipt.unit_id, receipt.attempt
     result, verdict, lease = receipt.result, receipt.verdict, receipt.lease
+    try:
+        lease_digest = digest(lease.statement).hex()
+    except (TypeError, ValueError):
+        # Without a canonical form, as with a float in it, nobody can have signed it.
+        return f"the signature of the lease is not {lease.gateway}'s"
     signed = (
         ("lease", lease.gateway, lease.statement, lease.signature),
         (
             "result",
             receipt.miner,
-            result_statement(unit_id, attempt, result.stack, result.root),
+            result_statement(unit_id, attempt, lease_digest, result.stack, result.root),
             result.signature,
         ),
         (
             "verdict",
             verdict.validator,
             verdict_statement(
-                unit_id, attempt, verdict.rule, verdict.stack, result.root, verdict.root
+                unit_id,
+                attempt,
+                lease_digest,
+                verdict.rule,
+                verdict.profile,
+                verdict.stack,
+                result.root,
+                verdict.root,
             ),
             verdict.signature,
         ),
     )
     for name, hotkey, statement, signature in signed:
-        if not _is_signed(hotkey, statement, signature):
+        if not verify_statement(hotkey, statement, signature):
             return f"the signature of the {name} is not {hotkey}'s"
     return None
-
-
-def _is_signed(hotkey: str, statement: dict[str, Any], signature: str) -> bool:
-    try:
-        return verify_statement(hotkey, statement, signature)
-    except TypeError:
-        # A statement with a float in it has no canonical form, so nobody can have signed it.
-        return False
 
 
 def _path_fault(receipt: SampleReceipt) -> str | None:

@@ -7,14 +7,20 @@ import structlog
 from bittensor_core import Keypair
 
 from protocol.client import GatewayRefused, GatewayUnavailable, NodeClient
-from protocol.documents import statement_of_verdicts, verdict_root, work_keys
+from protocol.documents import (
+    audited_statement,
+    digest,
+    statement_of_verdicts,
+    verdict_root,
+    work_keys,
+)
 from protocol.keys import sign_statement
 from protocol.messages import AuditLease, SampleVerdict, Stack, Verdicts
 from scoring.void_rule import RULE
 from validator.audit import audit_by
 from validator.claims import SIGNATURE, unproven
 from validator.model_process import ModelProcess
-from validator.verdicts import refusal
+from validator.verdicts import failure
 
 # How long a finished audit is offered to a gateway that does not answer.
 SUBMIT_SECONDS = 600.0
@@ -84,7 +90,7 @@ class LeaseAudit:
         """Return the verdict on every sample of the lease; runs in a thread of its own."""
         work, samples = lease.work, lease.result.samples
         if unproven(lease):
-            return [refusal(SIGNATURE, len(ids), None) for ids in _one_each(lease)]
+            return [failure(SIGNATURE, len(ids)) for ids in _one_each(lease)]
         return audit_by(
             work,
             samples,
@@ -97,8 +103,10 @@ class LeaseAudit:
         draft = Verdicts(
             unit_id=lease.work.unit_id,
             attempt=lease.attempt,
+            lease_digest=digest(audited_statement(lease)).hex(),
             result_root=lease.result.root,
             rule=RULE,
+            profile=None,
             stack=self._stack,
             samples=samples,
             root=verdict_root(work_keys(lease.work), samples),

@@ -8,7 +8,7 @@ from sqlmodel import col, exists, select
 from sqlmodel.ext.asyncio.session import AsyncSession
 
 from gateway.orders.content import unit_work
-from gateway.orders.leases import may_hold_more
+from gateway.orders.leases import issued_at, may_hold_more
 from gateway.orders.nodes import can_serve, known_node, live_nodes
 from gateway.orders.policy import Policy
 from gateway.orders.rows import lock_node
@@ -23,7 +23,7 @@ from gateway.store.tables import (
     Unit,
     UnitState,
 )
-from protocol.messages import AuditLease, LeaseRequest, LoadedModel, Result
+from protocol.messages import AuditLease, LeaseRecord, LeaseRequest, LoadedModel, Result
 
 TAKEN_BEFORE = (LeaseState.ANSWERED, LeaseState.EXPIRED)
 
@@ -60,6 +60,12 @@ async def lease_audit(
         heartbeat_seconds=policy.heartbeat_ms / 1000,
         work=await unit_work(store.objects, order, unit),
         miner=result_lease.hotkey,
+        record=LeaseRecord(
+            lease_id=result_lease.id,
+            issued_at=issued_at(result_lease),
+            gateway=keypair.ss58_address,
+            signature=result_lease.signature or "",
+        ),
         result=await asyncio.to_thread(Result.model_validate_json, document),
     )
 

@@ -8,7 +8,7 @@ from sqlmodel import col, select
 from sqlmodel.ext.asyncio.session import AsyncSession
 
 from gateway.orders.content import unit_work
-from gateway.orders.generation import statement_of
+from gateway.orders.leases import statement_of
 from gateway.orders.samples import VERIFIED, ordinals
 from gateway.store.engine import Store
 from gateway.store.tables import Lease, Order, Unit, Verdict
@@ -162,6 +162,7 @@ def _verdict_part(judged: Judged, place: int, path: list[str]) -> VerdictPart:
         validator=judged.validator,
         sample=document.samples[place],
         rule=document.rule,
+        profile=document.profile,
         stack=document.stack,
         root=document.root,
         signature=document.signature,

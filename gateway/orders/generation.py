@@ -8,7 +8,7 @@ from sqlmodel.ext.asyncio.session import AsyncSession
 
 from gateway.orders import transitions, units
 from gateway.orders.content import unit_work
-from gateway.orders.leases import may_hold_more
+from gateway.orders.leases import issued_at, may_hold_more, statement_of
 from gateway.orders.nodes import can_serve, has_loaded, known_node, live_nodes
 from gateway.orders.planner import share_of, unit_lines
 from gateway.orders.policy import Policy
@@ -24,10 +24,9 @@ from gateway.store.tables import (
     Unit,
     UnitState,
 )
-from protocol.documents import lease_statement
 from protocol.keys import sign_statement
 from protocol.messages import Lease as LeaseMessage
-from protocol.messages import LeaseRequest, LoadedModel, Work
+from protocol.messages import LeaseRequest, LoadedModel
 
 GENERATING = (OrderStatus.VALIDATING, OrderStatus.IN_PROGRESS)
 ORDERS_LOOKED_AT = 20
@@ -176,13 +175,7 @@ async def _handed_out(
         attempt=lease.attempt,
         expires_at=lease.expires_at_ms / 1000,
         heartbeat_seconds=policy.heartbeat_ms / 1000,
-        issued_at=lease.granted_at_ms // 1000,
+        issued_at=issued_at(lease),
         work=work,
         signature=signature,
     )
-
-
-def statement_of(lease: Lease, work: Work) -> dict:
-    """Return what the gateway signs for a generation lease of ``work``."""
-    issued_at = lease.granted_at_ms // 1000
-    return lease_statement(lease.id, lease.attempt, lease.hotkey, issued_at, work)

@@ -1,6 +1,7 @@
 """A lease's life: granted, renewed by heartbeats, given back, or lapsed."""
 
 from dataclasses import dataclass
+from typing import Any
 
 from sqlmodel import col, func, select
 from sqlmodel.ext.asyncio.session import AsyncSession
@@ -11,7 +12,8 @@ from gateway.orders.policy import Policy
 from gateway.orders.rows import lock_order
 from gateway.store.engine import Store
 from gateway.store.tables import Lease, LeaseKind, LeaseState, Order, Unit, UnitState
-from protocol.messages import Heartbeat, HeartbeatAnswer
+from protocol.documents import lease_statement
+from protocol.messages import Heartbeat, HeartbeatAnswer, Work
 
 LEASE_NOT_FOUND = (404, "lease_not_found", "This node holds no lease of this id.")
 LEASE_OVER = (409, "lease_over", "The lease is over; drop its work and ask for another.")
@@ -38,6 +40,16 @@ class Held:
     def save(self, session: AsyncSession) -> None:
         """Write what was changed of the three rows with the transaction."""
         session.add_all((self.lease, self.unit, self.order))
+
+
+def issued_at(lease: Lease) -> int:
+    """Return the time of a generation lease that the gateway signs, in Unix seconds."""
+    return lease.granted_at_ms // 1000
+
+
+def statement_of(lease: Lease, work: Work) -> dict[str, Any]:
+    """Return what the gateway signs for a generation lease of ``work``."""
+    return lease_statement(lease.id, lease.attempt, lease.hotkey, issued_at(lease), work)
 
 
 async def hold(session: AsyncSession, lease_id: str) -> Held | None:

@@ -9,13 +9,13 @@ from sqlmodel.ext.asyncio.session import AsyncSession
 from gateway.errors import GatewayError
 from gateway.orders import life, units
 from gateway.orders.content import object_key, unit_work
-from gateway.orders.leases import LEASE_OVER, Held, find_own, hold_own
+from gateway.orders.leases import LEASE_OVER, Held, find_own, hold_own, statement_of
 from gateway.orders.rows import lock_node
 from gateway.orders.structure import fault
 from gateway.store.engine import Store
 from gateway.store.objects import ObjectExists, Objects
 from gateway.store.tables import Lease, LeaseKind, LeaseState, UnitState
-from protocol.documents import result_root, statement_of_result, work_keys
+from protocol.documents import digest, result_root, statement_of_result, work_keys
 from protocol.keys import verify_statement
 from protocol.messages import Receipt, Result, Work
 from scoring import reputation
@@ -125,6 +125,8 @@ def _examine(lease: Lease, work: Work, result: Result) -> str | None:
     """
     if (result.unit_id, result.attempt) != (lease.unit_id, lease.attempt):
         raise _invalid(f"the lease is for attempt {lease.attempt} of unit {lease.unit_id}")
+    if result.lease_digest != digest(statement_of(lease, work)).hex():
+        raise _invalid("lease_digest is not that of the lease's statement")
     if len(result.samples) == len(work.samples):
         root = result_root(work_keys(work), result.samples)
         if root != result.root:

@@ -3,13 +3,14 @@
 import asyncio
 import json
 from hashlib import sha256
+from itertools import pairwise
 
 from sqlmodel.ext.asyncio.session import AsyncSession
 
 from gateway.errors import GatewayError
 from gateway.orders import life, units
 from gateway.orders.content import object_key, unit_work
-from gateway.orders.leases import Held, find_own, hold_own
+from gateway.orders.leases import Held, find_own, hold_own, statement_of
 from gateway.orders.policy import MAX_TRIES
 from gateway.orders.results import Posted, answered_before, put_once
 from gateway.orders.rows import lock_node
@@ -32,7 +33,7 @@ from gateway.store.tables import (
     Unit,
     Verdict,
 )
-from protocol.documents import statement_of_verdicts, verdict_root, work_keys
+from protocol.documents import digest, statement_of_verdicts, verdict_root, work_keys
 from protocol.keys import verify_statement
 from protocol.messages import Receipt, Result, SampleVerdict, Verdicts, Work
 from scoring import reputation
@@ -84,6 +85,8 @@ def _examine(
     """Check verdicts against the result they judge; return the length in ids of each sample."""
     if (verdicts.unit_id, verdicts.attempt) != (audited.unit_id, audited.attempt):
         raise _invalid(f"the lease is for attempt {audited.attempt} of unit {audited.unit_id}")
+    if verdicts.lease_digest != digest(statement_of(audited, work)).hex():
+        raise _invalid("lease_digest is not that of the statement that the result was leased by")
     if verdicts.result_root != audited.root:
         raise _invalid("result_root is not that of the audited result")
     lengths = [len(ids) for ids in Result.model_validate_json(document).samples]
@@ -108,6 +111,11 @@ def _contradiction(verdict: SampleVerdict) -> str | None:
         return f"has {verdict.mismatches} mismatches in {verdict.tokens} tokens"
     if verdict.position is not None and verdict.position > verdict.tokens:
         return f"has its position past its {verdict.tokens} tokens"
+    places = [position for position, _, _ in verdict.marks]
+    if any(here >= after for here, after in pairwise([*places, verdict.tokens])):
+        return f"has marks whose positions do not rise below its {verdict.tokens} tokens"
+    if len(places) > verdict.mismatches:
+        return f"has {len(places)} marks for {verdict.mismatches} mismatches"
     if verdict.outcome == "verified" and (verdict.reason, verdict.position) != (None, None):
         return "is verified, so reason and position must be null"
     return None

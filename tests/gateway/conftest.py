@@ -30,6 +30,9 @@ from gateway.store.engine import Store
 from gateway.store.objects import Objects, open_objects
 from gateway.store.tables import Account, Dialect, File, FilePurpose, Order, Table
 from protocol.documents import (
+    audited_statement,
+    digest,
+    lease_statement,
     result_root,
     statement_of_result,
     statement_of_verdicts,
@@ -309,6 +312,11 @@ class World:
         fields: dict[str, Any] = {
             "unit_id": lease.work.unit_id,
             "attempt": lease.attempt,
+            "lease_digest": digest(
+                lease_statement(
+                    lease.lease_id, lease.attempt, miner.hotkey, lease.issued_at, lease.work
+                )
+            ).hex(),
             "stack": STACK,
             "samples": samples,
             "root": result_root(keys, samples) if len(samples) == len(keys) else "00" * 32,
@@ -348,8 +356,10 @@ class World:
         fields: dict[str, Any] = {
             "unit_id": lease.work.unit_id,
             "attempt": lease.attempt,
+            "lease_digest": digest(audited_statement(lease)).hex(),
             "result_root": lease.result.root,
             "rule": "told/1",
+            "profile": None,
             "stack": STACK,
             "samples": samples,
             "root": verdict_root(work_keys(lease.work), samples),

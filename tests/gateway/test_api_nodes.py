@@ -20,7 +20,7 @@ from gateway.errors import GatewayError
 from protocol.client import GatewayRefused, NodeClient
 from protocol.http_auth import sign_request
 from protocol.keys import load_or_create_hotkey
-from protocol.messages import Announcement, LeaseRequest, LoadedModel, Stack
+from protocol.messages import WIRE_VERSION, Announcement, LeaseRequest, LoadedModel, Stack
 
 STACK = Stack(
     engine="transformers", version="5", dtype="float32", head_dtype="float32", device="cpu"
@@ -98,7 +98,7 @@ def test_routes_are_those_of_the_document() -> None:
 def test_identity_needs_no_signature(gateway: LiveGateway) -> None:
     answer = httpx.get(f"{gateway.origin}/nodes/v1/gateway").json()
     assert answer["hotkey"] == gateway.state.keypair.ss58_address
-    assert answer["wire_version"] == 1
+    assert answer["wire_version"] == WIRE_VERSION
     assert abs(answer["time"] - time.time()) < 60
 
 

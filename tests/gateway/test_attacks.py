@@ -226,7 +226,7 @@ def test_a_deregistered_node_is_out_in_the_middle_of_its_lease(
     before = counters(gateway)
     gateway.chain.deregister(attacker.miner.ss58_address)
     gateway.state.neurons.forget()
-    result = attacker.nodes.result(lease.work, lease.attempt)
+    result = attacker.nodes.result(lease)
     assert_refused(attacker.post(lease, result), 403, "not_registered")
     assert counters(gateway) == before
 
@@ -249,7 +249,7 @@ def test_a_deregistered_node_is_out_in_the_middle_of_its_lease(
 )
 def test_ids_that_are_none(gateway: LiveGateway, attacker: Attacker, ids: Any, place: str) -> None:
     lease = attacker.lease()
-    result = attacker.nodes.result(lease.work, lease.attempt)
+    result = attacker.nodes.result(lease)
     document = {**result.model_dump(), "samples": [result.samples[0], ids]}
     before = counters(gateway)
     error = assert_refused(
@@ -263,7 +263,7 @@ def test_ids_that_are_none(gateway: LiveGateway, attacker: Attacker, ids: Any, p
 @pytest.mark.parametrize("extra", ["text", "tokens", "finish_reason", "usage", "logprobs"])
 def test_no_second_field_for_one_truth(attacker: Attacker, extra: str) -> None:
     lease = attacker.lease()
-    document = attacker.nodes.result(lease.work, lease.attempt).model_dump() | {extra: [[7]]}
+    document = attacker.nodes.result(lease).model_dump() | {extra: [[7]]}
     error = assert_refused(
         attacker.post(lease, json.dumps(document).encode()), 400, "invalid_message"
     )
@@ -274,7 +274,7 @@ def test_a_result_of_another_unit_attempt_or_miner(
     gateway: LiveGateway, attacker: Attacker
 ) -> None:
     first, second = attacker.lease(), attacker.lease()
-    result = attacker.nodes.result(first.work, first.attempt)
+    result = attacker.nodes.result(first)
     before = counters(gateway)
     others = (
         (second, result),
@@ -305,7 +305,7 @@ def test_a_second_result_and_a_late_one_change_nothing(
     gateway: LiveGateway, attacker: Attacker
 ) -> None:
     lease, late = attacker.lease(), attacker.lease()
-    result = attacker.nodes.result(lease.work, lease.attempt)
+    result = attacker.nodes.result(lease)
     first = attacker.post(lease, result)
     assert first.status_code == 200
     released = attacker.send(attacker.miner, f"{POSTS}/{late.lease_id}/release")
@@ -314,7 +314,7 @@ def test_a_second_result_and_a_late_one_change_nothing(
     assert attacker.post(lease, result).json() == first.json()
     # A signature is made with fresh randomness: the same words, and yet another document.
     assert_refused(attacker.post(lease, attacker.resigned(result)), 409, "lease_over")
-    overdue = attacker.nodes.result(late.work, late.attempt)
+    overdue = attacker.nodes.result(late)
     assert_refused(attacker.post(late, overdue), 409, "lease_over")
     beat = attacker.send(attacker.miner, f"{POSTS}/{late.lease_id}/heartbeat", b'{"tokens": 9}')
     assert beat.json()["stop"] is True
@@ -348,7 +348,7 @@ def test_verdicts_that_contradict_themselves_or_break_the_database(
     gateway: LiveGateway, attacker: Attacker
 ) -> None:
     lease = attacker.lease()
-    assert attacker.post(lease, attacker.nodes.result(lease.work, lease.attempt)).status_code == 200
+    assert attacker.post(lease, attacker.nodes.result(lease)).status_code == 200
     audit = attacker.audit()
     path = f"{POSTS}/{audit.lease_id}/verdicts"
     good = all_verified(audit)
@@ -358,6 +358,10 @@ def test_verdicts_that_contradict_themselves_or_break_the_database(
         ({"outcome": "void", "reason": "x", "position": 3}, "position past its 2 tokens"),
         ({"reason": "lies"}, "reason and position must be null"),
         ({"position": 0}, "reason and position must be null"),
+        ({"mismatches": 2, "marks": [(1, 0, 1), (0, 0, 1)]}, "positions do not rise below its 2"),
+        ({"mismatches": 2, "marks": [(0, 0, 1), (0, 0, 1)]}, "positions do not rise below its 2"),
+        ({"mismatches": 1, "marks": [(2, 0, 1)]}, "positions do not rise below its 2"),
+        ({"mismatches": 1, "marks": [(0, 0, 1), (1, 0, 1)]}, "2 marks for 1 mismatches"),
     ):
         bad = [good[0].model_copy(update=change), *good[1:]]
         attacker.nodes.judge = lambda _, bad=bad: bad
@@ -392,7 +396,7 @@ def test_long_bodies_that_can_be_no_answer_are_not_read(
         stranger = attacker.post(lease, long, new_registered(gateway))
         assert_refused(stranger, 404, "lease_not_found")
         assert_refused(attacker.post(lease, long), 413, "request_too_large")
-    result = attacker.nodes.result(lease.work, lease.attempt)
+    result = attacker.nodes.result(lease)
     longest = result.model_copy(update={"samples": [[300] * 16] * len(lease.work.samples)})
     spaced = json.dumps(longest.model_dump()).encode()
     # As many ids as a result may have, with white space: what is wrong with it is its root.

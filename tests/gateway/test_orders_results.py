@@ -167,7 +167,14 @@ async def test_a_lapsed_lease_that_nobody_took_may_still_answer(world):
 
 
 @pytest.mark.parametrize(
-    "change", [{"attempt": 2}, {"root": "11" * 32}, {"signature": "22" * 64}, {"unit_id": "0" * 36}]
+    "change",
+    [
+        {"attempt": 2},
+        {"lease_digest": "11" * 32},
+        {"root": "11" * 32},
+        {"signature": "22" * 64},
+        {"unit_id": "0" * 36},
+    ],
 )
 async def test_a_result_that_is_not_the_leases_leaves_the_lease(sqlite_world, change):
     world = sqlite_world
@@ -335,6 +342,7 @@ def wrong_tokens(audit) -> list[SampleVerdict]:
     [
         lambda audit: {"attempt": 2},
         lambda audit: {"unit_id": "0" * 36},
+        lambda audit: {"lease_digest": "11" * 32},
         lambda audit: {"result_root": "11" * 32},
         lambda audit: {"root": "11" * 32},
         lambda audit: {"samples": wrong_tokens(audit)},

@@ -14,19 +14,26 @@ from protocol.client import GatewayRefused, GatewayUnavailable, NodeClient
 from protocol.documents import lease_statement
 from protocol.http_auth import AuthError, InMemoryNonceStore, verify_request
 from protocol.keys import load_or_create_hotkey, sign_statement
-from protocol.messages import Lease, LeaseRequest, LoadedModel, SampleReference, Work
+from protocol.messages import (
+    WIRE_VERSION,
+    AuditLease,
+    Lease,
+    LeaseRecord,
+    LeaseRequest,
+    LoadedModel,
+    Result,
+    SampleReference,
+    Stack,
+    Work,
+)
 from protocol.sampling import Sampling
 
 REVISION = "a" * 40
 UNIT = "01890000-0000-7000-8000-000000000001"
 LEASE = "01890000-0000-7000-8000-000000000002"
-STACK = {
-    "engine": "transformers",
-    "version": "5",
-    "dtype": "float32",
-    "head_dtype": "float32",
-    "device": "cpu",
-}
+STACK = Stack(
+    engine="transformers", version="5", dtype="float32", head_dtype="float32", device="cpu"
+)
 Handler = Callable[[web.Request], Awaitable[web.Response]]
 
 
@@ -56,7 +63,7 @@ class FakeGateway:
 
     async def handle(self, request: web.Request) -> web.Response:
         if request.path == "/nodes/v1/gateway":
-            identity = {"hotkey": self.key.ss58_address, "wire_version": 1, "time": 0.0}
+            identity = {"hotkey": self.key.ss58_address, "wire_version": WIRE_VERSION, "time": 0.0}
             return web.json_response(identity)
         self.calls += 1
         try:
@@ -108,6 +115,39 @@ def _lease(signer: Keypair, miner: str) -> web.Response:
     return web.Response(text=lease.model_dump_json(), content_type="application/json")
 
 
+def _audit(signer: Keypair, miner: str) -> AuditLease:
+    """Return an audit lease whose record is signed; the result's signature is not looked at."""
+    work = _work()
+    statement = lease_statement(LEASE, 1, miner, 1_800_000_000, work)
+    return AuditLease(
+        lease_id=UNIT,
+        attempt=1,
+        expires_at=1.0,
+        heartbeat_seconds=1.0,
+        work=work,
+        miner=miner,
+        record=LeaseRecord(
+            lease_id=LEASE,
+            issued_at=1_800_000_000,
+            gateway=signer.ss58_address,
+            signature=sign_statement(signer, statement),
+        ),
+        result=Result(
+            unit_id=UNIT,
+            attempt=1,
+            lease_digest="0" * 64,
+            stack=STACK,
+            samples=[[2]],
+            root="0" * 64,
+            signature="0" * 128,
+        ),
+    )
+
+
+def _answer(message: AuditLease) -> web.Response:
+    return web.Response(text=message.model_dump_json(), content_type="application/json")
+
+
 async def test_a_signed_lease_is_taken(gateway: tuple[FakeGateway, str], miner: Keypair) -> None:
     fake, url = gateway
     fake.answers = [_lease(fake.key, miner.ss58_address), web.Response(status=204)]
@@ -134,22 +174,70 @@ async def test_a_lease_that_another_key_signed_is_refused(
                 await client.lease_generation(REQUEST)
 
 
+AUDIT = LeaseRequest(role="validator", loaded=REQUEST.loaded)
+OTHER_TERMS = [
+    {"sampling": Sampling(temperature=0.7, max_tokens=16)},
+    {"vocabulary_size": 99},
+    {"end_ids": [2, 3]},
+    {"seed": 8},
+    {"prompts": [[1, 2, 4]]},
+    {"samples": [SampleReference(prompt=0, sample_index=1)]},
+    {"unit_id": LEASE},
+]
+
+
+async def test_an_audit_by_the_signed_terms_is_taken(
+    gateway: tuple[FakeGateway, str], miner: Keypair
+) -> None:
+    fake, url = gateway
+    fake.answers = [_answer(_audit(fake.key, miner.ss58_address))]
+    async with NodeClient(url, miner) as client:
+        lease = await client.lease_audit(AUDIT)
+    assert lease is not None and lease.work == _work()
+
+
+@pytest.mark.parametrize("terms", OTHER_TERMS)
+async def test_an_audit_by_other_terms_than_the_miners_is_refused(
+    gateway: tuple[FakeGateway, str], miner: Keypair, terms: dict
+) -> None:
+    fake, url = gateway
+    audit = _audit(fake.key, miner.ss58_address)
+    work = audit.work.model_copy(update=terms)
+    fake.answers = [_answer(audit.model_copy(update={"work": work}))]
+    async with NodeClient(url, miner) as client:
+        with pytest.raises(GatewayRefused, match="bad_lease_signature"):
+            await client.lease_audit(AUDIT)
+
+
+async def test_an_audit_that_another_gateway_leased_is_refused(
+    gateway: tuple[FakeGateway, str], miner: Keypair, tmp_path: Path
+) -> None:
+    fake, url = gateway
+    stranger = load_or_create_hotkey(tmp_path / "stranger")
+    other = _audit(stranger, miner.ss58_address)
+    own = _audit(fake.key, miner.ss58_address)
+    posing = own.record.model_copy(update={"gateway": stranger.ss58_address})
+    fake.answers = [
+        _answer(one)
+        for one in (
+            other,
+            own.model_copy(update={"record": posing}),
+            own.model_copy(update={"attempt": 2}),
+            own.model_copy(update={"miner": stranger.ss58_address}),
+        )
+    ]
+    async with NodeClient(url, miner) as client:
+        for _ in range(4):
+            with pytest.raises(GatewayRefused, match="bad_lease_signature"):
+                await client.lease_audit(AUDIT)
+
+
 async def test_work_of_another_model_commit_is_refused(
     gateway: tuple[FakeGateway, str], miner: Keypair
 ) -> None:
     fake, url = gateway
-    work = _work()
-    result = {"unit_id": UNIT, "attempt": 1, "stack": STACK, "samples": [[2]], "root": "0" * 64}
-    audit = {
-        "lease_id": LEASE,
-        "attempt": 1,
-        "expires_at": 1.0,
-        "heartbeat_seconds": 1.0,
-        "work": work.model_dump(),
-        "miner": miner.ss58_address,
-        "result": {**result, "signature": "0" * 128},
-    }
-    fake.answers = [_lease(fake.key, miner.ss58_address), web.json_response(audit)]
+    audit = _audit(fake.key, miner.ss58_address)
+    fake.answers = [_lease(fake.key, miner.ss58_address), _answer(audit)]
     held = LoadedModel(model="org/name", revision="b" * 40)
     async with NodeClient(url, miner) as client:
         with pytest.raises(GatewayRefused, match="wrong_model"):

@@ -46,7 +46,7 @@ def test_every_message_of_the_routes_is_shown() -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_messages_parse_and_show_every_member(kind: type[messages.Message]) -> None:
     shown = json.loads(BLOCKS[kind.__name__])
-    assert kind.model_validate_json(BLOCKS[kind.__name__]).model_dump() == shown
+    assert kind.model_validate_json(BLOCKS[kind.__name__]).model_dump(mode="json") == shown
 
 
 def test_hotkeys() -> None:
@@ -115,3 +115,16 @@ def test_statements(name: str, statement: dict, signer: str, signature: str) -> 
 def test_audit_lease_is_of_this_result() -> None:
     audit = messages.AuditLease.model_validate_json(BLOCKS["AuditLease"])
     assert (audit.result, audit.work, audit.miner) == (RESULT, LEASE.work, MINER)
+    assert documents.audited_statement(audit) == LEASE_STATEMENT
+    assert (audit.record.gateway, audit.record.signature) == (GATEWAY, LEASE.signature)
+    terms = BLOCKS["digest of the lease"]
+    assert RESULT.lease_digest == VERDICTS.lease_digest == terms
+
+
+@pytest.mark.parametrize(
+    "mark", [[0, 12, 1], [0, 0, 0], [0, 0, 14], [-1, 0, 1], [0, 1], [0, 0, 1.0]]
+)
+def test_marks_out_of_range_are_none(mark: list) -> None:
+    shown = {**json.loads(BLOCKS["second verdict"]), "marks": [mark]}
+    with pytest.raises(ValueError, match=r"marks\.0"):
+        messages.SampleVerdict.model_validate_json(json.dumps(shown))

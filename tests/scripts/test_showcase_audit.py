@@ -12,6 +12,7 @@ from tokenizers import Tokenizer
 from miner.engines.base import EngineSettings, make_engine
 from protocol import merkle
 from protocol.documents import (
+    digest,
     lease_statement,
     result_root,
     result_statement,
@@ -77,9 +78,10 @@ def receipts_of(work: Work, samples: list[list[int]], keypair: Keypair) -> list[
         for ids in samples
     ]
     lease = lease_statement(UNIT, 1, hotkey, 0, work)
+    terms = digest(lease).hex()
     root, judged = result_root(keys, samples), verdict_root(keys, verdicts)
-    result = result_statement(UNIT, 1, engine_stack, root)
-    verdict = verdict_statement(UNIT, 1, "rule/1", engine_stack, root, judged)
+    result = result_statement(UNIT, 1, terms, engine_stack, root)
+    verdict = verdict_statement(UNIT, 1, terms, "rule/1", None, engine_stack, root, judged)
     result_paths = paths([sample_leaf(*pair) for pair in zip(keys, samples, strict=True)])
     verdict_paths = paths([verdict_leaf(*pair) for pair in zip(keys, verdicts, strict=True)])
     return [
@@ -106,6 +108,7 @@ def receipts_of(work: Work, samples: list[list[int]], keypair: Keypair) -> list[
                 validator=hotkey,
                 sample=verdicts[place],
                 rule="rule/1",
+                profile=None,
                 stack=engine_stack,
                 root=judged,
                 signature=sign_statement(keypair, verdict),

@@ -15,18 +15,20 @@ from pathlib import Path
 from bittensor_core import Keypair
 from live_gateway import LiveGateway
 
+from miner.unit import signed_result
 from protocol.client import GatewayRefused, NodeClient
 from protocol.documents import (
-    result_root,
-    result_statement,
+    audited_statement,
+    digest,
+    statement_of_verdicts,
     verdict_root,
-    verdict_statement,
     work_keys,
 )
 from protocol.keys import load_or_create_hotkey, sign_statement
 from protocol.messages import (
     Announcement,
     AuditLease,
+    Lease,
     LeaseRequest,
     LoadedModel,
     Result,
@@ -71,36 +73,28 @@ class FakeNodes:
             role=role, stack=STACK, architectures=["Qwen3ForCausalLM"], loaded=self.loaded
         )
 
-    def result(self, work: Work, attempt: int) -> Result:
+    def result(self, lease: Lease) -> Result:
         """Answer every sample with the same ids, signed."""
-        samples = [list(self.answer) for _ in work.samples]
-        root = result_root(work_keys(work), samples)
-        statement = result_statement(work.unit_id, attempt, STACK, root)
-        return Result(
-            unit_id=work.unit_id,
-            attempt=attempt,
-            stack=STACK,
-            samples=samples,
-            root=root,
-            signature=sign_statement(self.miner, statement),
-        )
+        samples = [list(self.answer) for _ in lease.work.samples]
+        return signed_result(self.miner, lease, STACK, samples)
 
     def verdicts(self, lease: AuditLease) -> Verdicts:
         """Judge a result, signed."""
         samples = self.judge(lease)
-        root = verdict_root(work_keys(lease.work), samples)
-        unit_id, result_root_ = lease.work.unit_id, lease.result.root
-        statement = verdict_statement(unit_id, lease.attempt, RULE, STACK, result_root_, root)
-        return Verdicts(
-            unit_id=unit_id,
+        draft = Verdicts(
+            unit_id=lease.work.unit_id,
             attempt=lease.attempt,
-            result_root=result_root_,
+            lease_digest=digest(audited_statement(lease)).hex(),
+            result_root=lease.result.root,
             rule=RULE,
+            profile=None,
             stack=STACK,
             samples=samples,
-            root=root,
-            signature=sign_statement(self.validator, statement),
+            root=verdict_root(work_keys(lease.work), samples),
+            signature="0" * 128,
         )
+        signature = sign_statement(self.validator, statement_of_verdicts(draft))
+        return draft.model_copy(update={"signature": signature})
 
     async def mine(self, origin: str) -> None:
         """Generate until stopped."""
@@ -115,7 +109,7 @@ class FakeNodes:
                     continue
                 self.works.append(lease.work)
                 await client.heartbeat(lease.lease_id, 1)
-                result = self.result(lease.work, lease.attempt)
+                result = self.result(lease)
                 await unless_over(client.submit_result(lease.lease_id, result))
 
     async def validate(self, origin: str) -> None:

@@ -19,10 +19,12 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 from bittensor_core import Keypair
 
+from miner.unit import signed_result
 from protocol.client import NodeClient
 from protocol.documents import (
-    result_root,
-    result_statement,
+    audited_statement,
+    digest,
+    lease_statement,
     statement_of_verdicts,
     verdict_root,
     work_keys,
@@ -30,21 +32,24 @@ from protocol.documents import (
 from protocol.http_auth import InMemoryNonceStore, verify_request
 from protocol.keys import load_or_create_hotkey, sign_statement, verify_statement
 from protocol.messages import (
+    WIRE_VERSION,
     Announcement,
     AuditLease,
     Demand,
     DemandBoard,
     Heartbeat,
     HeartbeatAnswer,
+    Lease,
+    LeaseRecord,
     LeaseRequest,
     Receipt,
-    Result,
     Stack,
     Verdicts,
     Work,
 )
 from scripts.hub.server import HubServer
 from scripts.hub.store import publish
+from validator.claims import SIGNATURE
 from validator.daemon import Validator
 from validator.settings import ValidatorSettings
 
@@ -74,7 +79,7 @@ class FakeGateway:
 
     async def handle(self, request: web.Request) -> web.Response:
         if request.path == "/nodes/v1/gateway":
-            identity = {"hotkey": self.key.ss58_address, "wire_version": 1, "time": 0.0}
+            identity = {"hotkey": self.key.ss58_address, "wire_version": WIRE_VERSION, "time": 0.0}
             return web.json_response(identity)
         body = await request.read()
         caller = verify_request(
@@ -132,16 +137,20 @@ class FakeGateway:
         self.released.append(lease_id)
 
 
-def lease(number: int, work: Work, samples: list[list[int]], miner: Keypair) -> AuditLease:
-    """Return an audit lease of what ``miner`` really signed."""
-    root = result_root(work_keys(work), samples)
-    result = Result(
-        unit_id=work.unit_id,
+def lease(
+    number: int, work: Work, samples: list[list[int]], miner: Keypair, gateway: Keypair
+) -> AuditLease:
+    """Return an audit lease of what ``miner`` really signed for a lease that ``gateway`` signed."""
+    given = f"00000000-0000-7000-9000-{number:012}"
+    signature = sign_statement(gateway, lease_statement(given, 1, miner.ss58_address, 1, work))
+    generation = Lease(
+        lease_id=given,
         attempt=1,
-        stack=STACK,
-        samples=samples,
-        root=root,
-        signature=sign_statement(miner, result_statement(work.unit_id, 1, STACK, root)),
+        expires_at=0.0,
+        heartbeat_seconds=0.05,
+        issued_at=1,
+        work=work,
+        signature=signature,
     )
     return AuditLease(
         lease_id=f"00000000-0000-7000-8000-{number:012}",
@@ -150,7 +159,10 @@ def lease(number: int, work: Work, samples: list[list[int]], miner: Keypair) -> 
         heartbeat_seconds=0.05,
         work=work,
         miner=miner.ss58_address,
-        result=result,
+        record=LeaseRecord(
+            lease_id=given, issued_at=1, gateway=gateway.ss58_address, signature=signature
+        ),
+        result=signed_result(miner, generation, STACK, samples),
     )
 
 
@@ -219,13 +231,18 @@ async def test_units_are_audited_signed_and_submitted(
     work = make_work().model_copy(update={"revision": hub[0], "model": NAME, "end_ids": [281]})
     samples = generate(work)
     cheated = generate(work.model_copy(update={"seed": 1234}))
-    honest, cheat = lease(1, work, samples, miner), lease(2, work, cheated, miner)
+    honest, cheat = (
+        lease(1, work, samples, miner, fake.key),
+        lease(2, work, cheated, miner, fake.key),
+    )
     swapped = honest.result.model_copy(update={"samples": [samples[1], samples[0], *samples[2:]]})
-    unsigned = lease(3, work, samples, miner).model_copy(update={"result": swapped})
-    late = lease(4, work, samples, miner).model_copy(update={"attempt": 2})
+    unsigned = lease(3, work, samples, miner, fake.key).model_copy(update={"result": swapped})
+    # The same ids, signed for a lease by other terms.
+    other = lease(8, work.model_copy(update={"end_ids": [282]}), samples, miner, fake.key).result
+    late = lease(4, work, samples, miner, fake.key).model_copy(update={"result": other})
     long = work.model_copy(update={"samples": work.samples * 400})
-    endless = lease(5, long, samples * 400, miner)
-    fake.queue = [honest, cheat, unsigned, late, endless, lease(6, work, samples, miner)]
+    endless = lease(5, long, samples * 400, miner, fake.key)
+    fake.queue = [honest, cheat, unsigned, late, endless, lease(6, work, samples, miner, fake.key)]
     fake.stopped = {endless.lease_id}
     fake.busy = 1
 
@@ -236,6 +253,7 @@ async def test_units_are_audited_signed_and_submitted(
             verdicts = fake.verdicts[one.lease_id]
             assert verdicts.unit_id == one.work.unit_id
             assert verdicts.attempt == one.attempt
+            assert verdicts.lease_digest == digest(audited_statement(one)).hex()
             assert verdicts.result_root == one.result.root
             assert verdicts.root == verdict_root(work_keys(work), verdicts.samples)
             statement = statement_of_verdicts(verdicts)
@@ -249,8 +267,8 @@ async def test_units_are_audited_signed_and_submitted(
     }
     assert reasons[honest.lease_id] == [("verified", None)] * 6
     assert {outcome for outcome, _ in reasons[cheat.lease_id]} == {"void"}
-    assert reasons[unsigned.lease_id] == [("void", "signature")] * 6
-    assert reasons[late.lease_id] == [("void", "signature")] * 6
+    assert reasons[unsigned.lease_id] == [("inconclusive", SIGNATURE)] * 6
+    assert reasons[late.lease_id] == [("inconclusive", SIGNATURE)] * 6
     # The gateway's stop ended the fifth audit; the next one was served.
     assert endless.lease_id not in fake.verdicts
     assert fake.released == []
@@ -273,7 +291,7 @@ async def test_a_signal_gives_the_lease_back(
     work = make_work().model_copy(update={"revision": hub[0], "model": NAME, "end_ids": [281]})
     samples = generate(work) * 400
     work = work.model_copy(update={"samples": work.samples * 400})
-    held = lease(7, work, samples, miner)
+    held = lease(7, work, samples, miner, fake.key)
     fake.queue = [held]
     environment = {
         **os.environ,

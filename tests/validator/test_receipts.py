@@ -9,6 +9,7 @@ import pytest
 
 from protocol import merkle
 from protocol.documents import (
+    digest,
     lease_statement,
     result_root,
     result_statement,
@@ -43,13 +44,16 @@ def receipts(
     def made(work: Work, samples: list[list[int]]) -> Receipts:
         keys, stack, unit = work_keys(work), forward.stack(), work.unit_id
         statement = lease_statement("l" * 36, 1, miner.ss58_address, 1, work)
+        terms = digest(statement).hex()
         root = result_root(keys, samples)
         passed = [
             verdict.model_copy(update={"outcome": "verified", "reason": None, "position": None})
             for verdict in audit(work, samples, forward)
         ]
         verdicts_root = verdict_root(keys, passed)
-        signed = verdict_statement(unit, 1, "fixed-counts/1", stack, root, verdicts_root)
+        signed = verdict_statement(
+            unit, 1, terms, "fixed-counts/1", None, stack, root, verdicts_root
+        )
         return [
             SampleReceipt(
                 custom_id=f"line-{work.samples[at].prompt}",
@@ -65,7 +69,7 @@ def receipts(
                 result=ResultPart(
                     stack=stack,
                     root=root,
-                    signature=sign_statement(miner, result_statement(unit, 1, stack, root)),
+                    signature=sign_statement(miner, result_statement(unit, 1, terms, stack, root)),
                     leaf_index=at,
                     leaf_count=len(keys),
                     path=path([sample_leaf(*pair) for pair in zip(keys, samples, strict=True)], at),
@@ -74,6 +78,7 @@ def receipts(
                     validator=validator.ss58_address,
                     sample=passed[at],
                     rule="fixed-counts/1",
+                    profile=None,
                     stack=stack,
                     root=verdicts_root,
                     signature=sign_statement(validator, signed),
