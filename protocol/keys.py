@@ -68,7 +68,15 @@ def sign_statement(keypair: Keypair, statement: dict[str, Any]) -> str:
 def verify_statement(hotkey: str, statement: dict[str, Any], signature: str) -> bool:
     """Say whether ``signature`` (hex) is ``hotkey``'s over ``statement``; bad hex is False."""
     try:
-        return bool(verify(digest(statement), bytes.fromhex(signature), hotkey, CRYPTO_SR25519))
+        return verify_digest(hotkey, digest(statement), signature)
+    except ValueError:
+        return False
+
+
+def verify_digest(hotkey: str, statement_digest: bytes, signature: str) -> bool:
+    """Say whether ``signature`` (hex) is ``hotkey``'s over a statement's digest of 32 bytes."""
+    try:
+        return bool(verify(statement_digest, bytes.fromhex(signature), hotkey, CRYPTO_SR25519))
     except ValueError:
         return False
 

@@ -27,11 +27,13 @@ from protocol.messages import (
 )
 from protocol.sampling import Sampling, Seed
 
+FileName = Literal["output.jsonl", "errors.jsonl", "receipts.jsonl"]
+
 MANIFEST = "manifest.json"
-OUTPUT = "output.jsonl"
-ERRORS = "errors.jsonl"
-RECEIPTS = "receipts.jsonl"
-FILES = (OUTPUT, ERRORS, RECEIPTS)
+OUTPUT: FileName = "output.jsonl"
+ERRORS: FileName = "errors.jsonl"
+RECEIPTS: FileName = "receipts.jsonl"
+FILES: tuple[FileName, ...] = (OUTPUT, ERRORS, RECEIPTS)
 MAX_MANIFEST_BYTES = 64 * 1024
 
 Decimal = Annotated[str, Field(max_length=40)]
@@ -87,10 +89,7 @@ class ManifestStatement(Message):
     n: Annotated[int, Field(ge=1, le=64, strict=True)]
     input: FileRecord
     counts: Counts
-    files: Annotated[
-        dict[Literal["output.jsonl", "errors.jsonl", "receipts.jsonl"], FileRecord],
-        Field(min_length=3),
-    ]
+    files: Annotated[dict[FileName, FileRecord], Field(min_length=3)]
 
     @model_validator(mode="after")
     def _sampling_is_canonical(self) -> Self:

@@ -5,6 +5,8 @@ place under each root: the gateway's lease, the miner's result and the validator
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import Annotated, Any
 
 from pydantic import Field
@@ -19,7 +21,7 @@ from protocol.documents import (
     verdict_statement,
 )
 from protocol.draw.key import draw_key, prompt_digest
-from protocol.keys import verify_statement
+from protocol.keys import verify_digest
 from protocol.messages import (
     Count,
     Hex32,
@@ -89,8 +91,27 @@ class SampleReceipt(Message):
     verdict: VerdictPart
     lease: LeasePart
 
+    def encoded(self) -> bytes:
+        """Return the receipt's line: its JSON without white space in ASCII, and a line feed.
 
-def fault(receipt: SampleReceipt) -> str | None:
+        Raises:
+            ValueError: the lease's statement holds what has no JSON.
+        """
+        return self.model_dump_json(ensure_ascii=True).encode("ascii") + b"\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """What does not hold in a receipt: the member, with dots, and why."""
+
+    field: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.field}: {self.reason}"
+
+
+def fault(receipt: SampleReceipt) -> Fault | None:
     """Return the first thing in a receipt that does not hold; None where all of it does.
 
     Checked are the draw key, the three signatures, the paths to their roots, that the lease was for
@@ -99,64 +120,67 @@ def fault(receipt: SampleReceipt) -> str | None:
     """
     lease = receipt.lease.statement
     if lease.get("type") != LEASE_TYPE:
-        return "the gateway's statement is not a lease"
-    named = (lease.get("miner"), lease.get("unit_id"), lease.get("attempt"))
-    if named != (receipt.miner, receipt.unit_id, receipt.attempt):
-        return "the lease is for another miner, unit or attempt"
+        return Fault("lease.statement.type", f"is not {LEASE_TYPE}")
+    for name in ("miner", "unit_id", "attempt"):
+        if lease.get(name) != getattr(receipt, name):
+            return Fault(name, "is not the one that the lease was for")
     if receipt.verdict.sample.outcome != "verified":
-        return "the verdict is not 'verified'"
+        return Fault("verdict.sample.outcome", "is not 'verified'")
     return _draw_fault(receipt) or _signature_fault(receipt) or _path_fault(receipt)
 
 
-def _draw_fault(receipt: SampleReceipt) -> str | None:
+def _draw_fault(receipt: SampleReceipt) -> Fault | None:
     lease = receipt.lease.statement
     try:
         prompt = prompt_digest(receipt.prompt_ids)
         key = draw_key(lease["revision"], lease["seed"], prompt, receipt.sample_index)
     except (AttributeError, KeyError, TypeError, ValueError):
-        return "the lease names no usable revision and seed"
-    return None if key.hex() == receipt.draw_key else "the draw key does not follow from its inputs"
-
-
-def _signature_fault(receipt: SampleReceipt) -> str | None:
-    unit_id, attempt = receipt.unit_id, receipt.attempt
-    result, verdict, lease = receipt.result, receipt.verdict, receipt.lease
-    try:
-        lease_digest = digest(lease.statement).hex()
-    except (TypeError, ValueError):
-        # Without a canonical form, as with a float in it, nobody can have signed it.
-        return f"the signature of the lease is not {lease.gateway}'s"
-    signed = (
-        ("lease", lease.gateway, lease.statement, lease.signature),
-        (
-            "result",
-            receipt.miner,
-            result_statement(unit_id, attempt, lease_digest, result.stack, result.root),
-            result.signature,
-        ),
-        (
-            "verdict",
-            verdict.validator,
-            verdict_statement(
-                unit_id,
-                attempt,
-                lease_digest,
-                verdict.rule,
-                verdict.profile,
-                verdict.stack,
-                result.root,
-                verdict.root,
-            ),
-            verdict.signature,
-        ),
-    )
-    for name, hotkey, statement, signature in signed:
-        if not verify_statement(hotkey, statement, signature):
-            return f"the signature of the {name} is not {hotkey}'s"
+        return Fault("lease.statement", "names no usable revision and seed")
+    if key.hex() != receipt.draw_key:
+        return Fault("draw_key", "does not follow from prompt, seed, revision and sample index")
     return None
 
 
-def _path_fault(receipt: SampleReceipt) -> str | None:
+def _signature_fault(receipt: SampleReceipt) -> Fault | None:
+    unit_id, attempt = receipt.unit_id, receipt.attempt
+    result, verdict, lease = receipt.result, receipt.verdict, receipt.lease
+    try:
+        lease_digest = digest(lease.statement)
+    except (TypeError, ValueError):
+        return Fault("lease.statement", "has no canonical form, so nobody can have signed it")
+    result_digest = digest(
+        result_statement(unit_id, attempt, lease_digest.hex(), result.stack, result.root)
+    )
+    verdict_digest = digest(
+        verdict_statement(
+            unit_id,
+            attempt,
+            lease_digest.hex(),
+            verdict.rule,
+            verdict.profile,
+            verdict.stack,
+            result.root,
+            verdict.root,
+        )
+    )
+    signed = (
+        ("lease", lease.gateway, lease_digest, lease.signature),
+        ("result", receipt.miner, result_digest, result.signature),
+        ("verdict", verdict.validator, verdict_digest, verdict.signature),
+    )
+    for name, hotkey, signed_digest, signature in signed:
+        if not _is_signed(hotkey, signed_digest, signature):
+            return Fault(f"{name}.signature", f"is not {hotkey}'s over the statement")
+    return None
+
+
+@lru_cache(maxsize=1024)
+def _is_signed(hotkey: str, signed_digest: bytes, signature: str) -> bool:
+    """Check a signature once for all samples of a unit, which share it."""
+    return verify_digest(hotkey, signed_digest, signature)
+
+
+def _path_fault(receipt: SampleReceipt) -> Fault | None:
     key = bytes.fromhex(receipt.draw_key)
     result, verdict, lease = receipt.result, receipt.verdict, receipt.lease
     places = (
@@ -166,7 +190,7 @@ def _path_fault(receipt: SampleReceipt) -> str | None:
     )
     for name, leaf, path, root in places:
         if _root(leaf, result, path) != root:
-            return f"the sample is not under the root of the {name}"
+            return Fault(f"{name}.path", f"does not lead from the sample to the {name}'s root")
     return None
 
 

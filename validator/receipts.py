@@ -59,10 +59,10 @@ def audit_receipts(path: Path, forward: Forward) -> ReceiptsAudit:
                 found.findings.append(
                     Finding(line, _name(receipt), f"the same sample as on line {first}")
                 )
-            elif (reason := fault(receipt)) is None:
+            elif (wrong := fault(receipt)) is None:
                 sound.append((line, receipt))
             else:
-                found.findings.append(Finding(line, _name(receipt), reason))
+                found.findings.append(Finding(line, _name(receipt), str(wrong)))
         for group in _groups(sound):
             _audit_group(group, forward, found)
     return found

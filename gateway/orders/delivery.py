@@ -155,12 +155,10 @@ def _write(
 
 def _receipts(line: Line[Delivered]) -> bytes:
     """Return the receipts of a line's samples, one JSON object a line."""
-    receipts = (
-        sample.receipt(line.custom_id, line.index, choice)
+    return b"".join(
+        sample.receipt(line.custom_id, line.index, choice).encoded()
         for choice, sample in sorted(line.samples.items())
     )
-    texts = (receipt.model_dump_json(ensure_ascii=True) for receipt in receipts)
-    return "".join(f"{text}\n" for text in texts).encode("ascii")
 
 
 async def _objects_of(

@@ -174,7 +174,9 @@ def test_tokens_that_nobody_signed_are_found(honest: tuple[Work, list[list[int]]
     ids = given.receipts[0].token_ids
     forged = given.receipts[0].model_copy(update={"token_ids": [ids[0] ^ 1, *ids[1:]]})
     given.receipts[0] = forged
-    assert "q0 #0: the sample is not under the root of the result" in given.failures()
+    assert (
+        "q0 #0: result.path: does not lead from the sample to the result's root" in given.failures()
+    )
 
 
 def test_signed_tokens_that_the_draw_does_not_give_are_found(

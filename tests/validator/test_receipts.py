@@ -155,7 +155,10 @@ def test_what_was_changed_afterwards_is_named(
     found = audit_receipts(written(tmp_path, [changed, second], broken, "{"), forward)
     assert [one.line for one in found.findings] == [3, 4, 1]
     assert found.findings[0].reason.startswith("attempt: ")
-    assert found.findings[2].reason == "the sample is not under the root of the result"
+    assert (
+        found.findings[2].reason
+        == "result.path: does not lead from the sample to the result's root"
+    )
     assert found.samples == 4
 
 
@@ -185,9 +188,9 @@ def test_terms_that_are_missing_are_named(
 @pytest.mark.parametrize(
     ("terms", "reason"),
     [
-        ({"type": "reliquary-result/1"}, "the gateway's statement is not a lease"),
-        ({"seed": 7.0}, "the lease names no usable revision and seed"),
-        ({"revision": ["a"] * 40}, "the lease names no usable revision and seed"),
+        ({"type": "reliquary-result/1"}, "lease.statement.type: is not reliquary-lease/1"),
+        ({"seed": 7.0}, "lease.statement: names no usable revision and seed"),
+        ({"revision": ["a"] * 40}, "lease.statement: names no usable revision and seed"),
     ],
 )
 def test_a_gateways_statement_that_is_no_lease_is_named(

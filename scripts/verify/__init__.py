@@ -1,0 +1,1 @@
+"""``reliquary verify``: a delivery held to the customer's own file, offline and without torch."""

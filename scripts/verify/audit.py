@@ -1,0 +1,46 @@
+"""The audit of a delivery on the customer's own copy of the model; needs torch."""
+
+from pathlib import Path
+
+from protocol.manifest import RECEIPTS, ManifestStatement
+from protocol.repository import RepositoryError, download
+from scripts.verify.discrepancy import Discrepancy, Uncheckable, shown_text
+
+
+def audit_again(delivery: Path, statement: ManifestStatement, own_model: Path | None) -> int:
+    """Draw every delivered token again and return their number.
+
+    Args:
+        delivery: a delivery whose receipts hold.
+        statement: of its manifest.
+        own_model: the customer's own copy of the model; None fetches the pinned commit.
+
+    Raises:
+        Discrepancy: a sample does not pass the audit.
+        Uncheckable: the model cannot be had or loaded, or torch is not installed.
+    """
+    try:
+        from validator.receipts import audit_receipts
+        from validator.transformers_forward import load
+    except ModuleNotFoundError as error:
+        raise Uncheckable(
+            f"--audit needs {error.name}, which is not installed; "
+            "install the validator's part: pip install '.[validator]'"
+        ) from error
+    try:
+        folder = own_model or download(statement.model, statement.revision, weights=True)
+        forward = load(folder)
+    except (RepositoryError, OSError, ValueError) as error:
+        message = f"{statement.model} at {statement.revision}: {shown_text(str(error))}"
+        raise Uncheckable(message) from error
+    found = audit_receipts(delivery / RECEIPTS, forward)
+    if found.findings:
+        first = min(found.findings, key=lambda finding: finding.line)
+        others = len(found.findings) - 1
+        more = f" (and {others} further samples)" if others else ""
+        message = f"{shown_text(first.reason)}{more}"
+        custom_id, _, _ = first.sample.rpartition(" #")
+        raise Discrepancy(
+            RECEIPTS, message, line=first.line, custom_id=custom_id, field="token_ids"
+        )
+    return found.tokens

@@ -1,0 +1,166 @@
+"""The check of a whole delivery: its files are read side by side, a line of the input at a time."""
+
+import json
+import tempfile
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from tokenizers import Tokenizer
+
+from gateway.orders.delivery_lines import (
+    Heading,
+    Line,
+    Sample,
+    missing_line,
+    output_line,
+    refused_line,
+)
+from protocol.manifest import FILES, MANIFEST, Counts, ManifestStatement
+from protocol.receipts import SampleReceipt
+from protocol.repository import read_facts
+from scripts.verify.discrepancy import Discrepancy, difference
+from scripts.verify.files import DeliveryFile
+from scripts.verify.manifest import read_manifest
+from scripts.verify.prompts import (
+    ExpectedLine,
+    digest_of,
+    expected_lines,
+    model_folder,
+    refused_entries,
+    rendered,
+)
+from scripts.verify.receipts import Expected, ReceiptReader
+from scripts.verify.report import Report
+
+# A line that is longer than the expected one by more is not read to its end.
+SLACK = 64 * 1024
+
+Progress = Callable[[int, int], None]
+"""Called with the input lines that are checked and those in all."""
+
+
+def verify(
+    delivery: Path,
+    input_path: Path,
+    *,
+    gateway: str | None = None,
+    validators: frozenset[str] | None = None,
+    own_model: Path | None = None,
+    progress: Progress | None = None,
+) -> Report:
+    """Check a delivery against the customer's own file, all but the model's arithmetic.
+
+    Args:
+        delivery: the folder with ``manifest.json`` and the files that it names.
+        input_path: the file that was ordered.
+        gateway: the hotkey that must have signed; None takes the one that the delivery names.
+        validators: the hotkeys that may have judged; None allows any.
+        own_model: a folder with the pinned model's files; None fetches those of the commit.
+        progress: told how far the check is.
+
+    Raises:
+        Discrepancy: the first thing that does not hold.
+        Uncheckable: the check cannot be made.
+    """
+    manifest = read_manifest(delivery, gateway)
+    statement = manifest.statement
+    ordered = digest_of(input_path)
+    report = Report(statement, manifest.gateway, same_input=ordered == statement.input)
+    folder = model_folder(statement, own_model)
+    facts = read_facts(folder, statement.model, statement.revision)
+    expected = Expected(statement, manifest.gateway, validators)
+    with tempfile.TemporaryDirectory(prefix="reliquary-verify-") as work, ExitStack() as stack:
+        intake = rendered(statement, input_path, folder, facts.context_length, Path(work))
+        output, errors, receipts = (
+            stack.enter_context(DeliveryFile(delivery, name)) for name in FILES
+        )
+        check = _Check(statement, folder, output, errors)
+        for entry in refused_entries(intake):
+            check.refused(entry)
+            report.refused[entry["error"]["code"]] += 1
+        reader = ReceiptReader(receipts, expected)
+        for line in expected_lines(intake):
+            samples = reader.of_line(line)
+            check.usable(line, samples)
+            report.add(line, samples)
+            if progress is not None:
+                progress(line.index + 1, intake.usable_lines)
+        for file in (receipts, output, errors):
+            file.finish(statement.files[file.name])
+    _check_counts(report)
+    return report
+
+
+class _Check:
+    """Holds the lines of output and errors to what they must be, byte for byte."""
+
+    def __init__(
+        self,
+        statement: ManifestStatement,
+        tokenizer_folder: Path,
+        output: DeliveryFile,
+        errors: DeliveryFile,
+    ) -> None:
+        self._heading = Heading(
+            order_id=statement.order_id,
+            endpoint=statement.endpoint,
+            created_at=statement.created_at,
+            model=statement.model,
+            n=statement.n,
+            end_ids=frozenset(statement.end_ids),
+        )
+        self._decoder = Tokenizer.from_file(str(tokenizer_folder / "tokenizer.json"))
+        self._output = output
+        self._errors = errors
+
+    def refused(self, entry: Mapping[str, Any]) -> None:
+        """Check the error line of the next refused line."""
+        _expect(self._errors, refused_line(self._heading, entry), entry["custom_id"])
+
+    def usable(self, line: ExpectedLine, samples: Mapping[int, SampleReceipt]) -> None:
+        """Check what was delivered of a usable line, and the error line where it is short."""
+        delivered: Line[Sample] = Line(line.index, line.custom_id, len(line.prompt_ids), samples)
+        if samples:
+            _expect(
+                self._output, output_line(self._heading, delivered, self._decoder), line.custom_id
+            )
+        if len(samples) < self._heading.n:
+            _expect(self._errors, missing_line(self._heading, delivered), line.custom_id)
+
+
+def _expect(file: DeliveryFile, expected: bytes, custom_id: str) -> None:
+    """Check that the next line of ``file`` is ``expected``; name the member where it is not."""
+    found = file.read_line(len(expected) + SLACK)
+    if found == expected:
+        return
+    if not found:
+        raise file.fault("the line is missing", custom_id=custom_id)
+    try:
+        value = json.loads(found)
+    except (ValueError, RecursionError):
+        raise file.fault("is no JSON of the expected length", custom_id=custom_id) from None
+    field, how = difference(json.loads(expected), value) or (
+        None,
+        "is not in its canonical form",
+    )
+    raise file.fault(how, custom_id=custom_id, field=field or None)
+
+
+def _check_counts(report: Report) -> None:
+    """Check the manifest's counts against what was seen."""
+    stated = report.statement.counts
+    seen = Counts(
+        lines_total=stated.lines_total,
+        lines_refused=stated.lines_refused,
+        lines_completed=report.lines_completed,
+        samples_total=stated.samples_total,
+        samples_delivered=report.samples,
+        samples_missing=stated.samples_total - report.samples,
+        prompt_tokens=stated.prompt_tokens,
+        completion_tokens=report.completion_tokens,
+    )
+    found = difference(seen.model_dump(), stated.model_dump())
+    if found is not None:
+        raise Discrepancy(MANIFEST, found[1], field=f"statement.counts.{found[0]}")

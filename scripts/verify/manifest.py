@@ -1,0 +1,37 @@
+"""The manifest of a delivery: read strictly, its signature checked."""
+
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from protocol.manifest import MANIFEST, MAX_MANIFEST_BYTES, Manifest
+from scripts.verify.discrepancy import Discrepancy, validation_fault
+from scripts.verify.files import read_whole
+
+
+def read_manifest(folder: Path, gateway: str | None) -> Manifest:
+    """Return the manifest of a delivery, signed by the gateway.
+
+    Args:
+        folder: the delivery.
+        gateway: the hotkey that must have signed; None takes the one that the manifest names.
+
+    Raises:
+        Discrepancy: it is missing or no manifest, or another key signed it.
+        Uncheckable: it cannot be read.
+    """
+    content = read_whole(folder, MANIFEST, MAX_MANIFEST_BYTES)
+    try:
+        manifest = Manifest.model_validate_json(content)
+    except ValidationError as error:
+        message, field = validation_fault(error)
+        raise Discrepancy(MANIFEST, message, field=field) from None
+    if gateway is not None and manifest.gateway != gateway:
+        message = f"is {manifest.gateway}, expected was {gateway}"
+        raise Discrepancy(MANIFEST, message, field="gateway")
+    if not manifest.is_signed():
+        message = f"is not {manifest.gateway}'s over the statement"
+        raise Discrepancy(MANIFEST, message, field="signature")
+    if manifest.encoded() != content:
+        raise Discrepancy(MANIFEST, "is not in its canonical form")
+    return manifest
