@@ -29,7 +29,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from scoring.profile import BINS, Profile
+from scoring.profile import BINS, ONE, UNIT, Profile
 
 # How often a cheat's tokens may show a margin, mixed with equal weights.
 RATES = (0.5, 0.2, 0.08, 0.03, 0.01, 0.003)
@@ -56,12 +56,16 @@ class Trail:
         return cls(0, (-math.inf,) * len(RATES), 0.0)
 
 
-@lru_cache(maxsize=64)
 def log_gains(profile: Profile) -> NDArray[np.float64]:
     """Return the logarithms of h, shape [strata, BINS]; -inf for bin 0."""
+    return _log_gains(tuple(stratum.tails for stratum in profile.strata))
+
+
+@lru_cache(maxsize=64)
+def _log_gains(bounds: tuple[tuple[int, ...], ...]) -> NDArray[np.float64]:
     alternative = np.full(BINS, 1 / (BINS - 1))
     alternative[0] = 0.0
-    tails = np.concatenate([profile.tails, np.zeros((len(profile.strata), 1))], axis=1)
+    tails = np.array([[ONE, *row, 0] for row in bounds], dtype=np.float64) * UNIT
     masses = tails[:, :-1] - tails[:, 1:]
     with np.errstate(divide="ignore"):
         gains = np.log(np.array([_pooled(alternative, row) for row in masses]))

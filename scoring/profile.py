@@ -56,6 +56,8 @@ class Stratum(_Part, frozen=True):
         entropy_below_micro: in millionths of a nat; None for the last stratum.
         tokens: honest tokens measured.
         counts: how many of them fell into each bin, [BINS].
+        lift_percent: how many times as likely a margin is after another one in its sample; the
+            bounds are raised by it, since they must hold given a sample's past.
         tails: upper bound of the probability of bin j or any later one in units of 1e-12, for
             j = 1 .. BINS - 1; not rising.
     """
@@ -63,6 +65,7 @@ class Stratum(_Part, frozen=True):
     entropy_below_micro: Count | None
     tokens: Count
     counts: Annotated[tuple[Count, ...], Field(min_length=BINS, max_length=BINS)]
+    lift_percent: Annotated[int, Field(ge=100, le=10_000, strict=True)] = 100
     tails: Annotated[tuple[Bound, ...], Field(min_length=BINS - 1, max_length=BINS - 1)]
 
     @model_validator(mode="after")
@@ -117,7 +120,7 @@ class Profile(_Part, frozen=True):
         """Whether enough was measured in every stratum to hold anything against a miner."""
         return all(stratum.tokens >= MIN_STRATUM_TOKENS for stratum in self.strata)
 
-    @cached_property
+    @property
     def tails(self) -> NDArray[np.float64]:
         """Upper bounds of the probability of bin j or later, shape [strata, BINS]; 1 for j = 0."""
         bounds = [[ONE, *stratum.tails] for stratum in self.strata]

@@ -6,6 +6,7 @@ large enough to say so.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,6 +20,11 @@ RULE = "evidence/1"
 EVIDENCE_TO_VOID = 2e4
 SINGLE_ALPHA = 5e-5
 EVIDENCE_TO_CONVICT = 1e9
+
+# Position in the sample, stratum and bin of each token whose margin is not 0, by position.
+Marks = Sequence[tuple[int, int, int]]
+# A bin past every bin.
+_NONE = np.iinfo(np.int64).max
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +42,8 @@ class Finding:
     Attributes:
         violation: the first violation, None where the sample passes.
         log_evidence: the largest natural logarithm of E within the sample.
-        abstained: whether the single-token rule had no bound that is rare enough for a token with
-            a margin, so that this token was judged by the evidence alone.
+        abstained: whether a margin stood where the profile has no bound that is rare enough for
+            the single-token rule, so that the evidence alone judged it.
     """
 
     violation: Violation | None
@@ -45,48 +51,61 @@ class Finding:
     abstained: bool
 
 
-def judge_sample(profile: Profile, strata: NDArray[np.int64], bins: NDArray[np.int64]) -> Finding:
+def judge_sample(profile: Profile, tokens: int, marks: Marks) -> Finding:
     """Return what the rules say of a sample under its profile.
+
+    What lies behind the first violation does not change it, so it may be left out of ``marks``.
 
     Args:
         profile: the honest null of the miner's and the validator's stacks.
-        strata: stratum of each token, in order [tokens].
-        bins: bin of each token's margin [tokens].
+        tokens: how many the sample has.
+        marks: the tokens whose margin is not 0, up to the violation at least.
     """
+    strata, bins = _laid_out(tokens, marks)
     trail, evidence = extend(Trail.empty(), log_factors(profile, strata, bins))
+    limits = single_bins(profile, tokens)[strata]
+    odd = bins > 0
     found = [
-        Violation(int(places[0]), reason)
-        for places, reason in (
-            (
-                np.flatnonzero(evidence >= math.log(EVIDENCE_TO_VOID)),
-                f"evidence above {EVIDENCE_TO_VOID:.0f}",
-            ),
-            (
-                np.flatnonzero(bins >= single_bins(profile, len(bins))[strata]),
-                "a margin too rare for a sample of this length",
-            ),
-        )
-        if places.size
+        *_first(evidence >= math.log(EVIDENCE_TO_VOID), f"evidence above {EVIDENCE_TO_VOID:.0f}"),
+        *_first(odd & (bins >= limits), "a margin too rare for a sample of this length"),
     ]
     return Finding(
         violation=min(found, key=lambda one: one.position, default=None),
         log_evidence=trail.peak,
-        abstained=bool((single_bins(profile, len(bins))[strata[bins > 0]] >= _NONE).any()),
+        abstained=bool((odd & (limits == _NONE)).any()),
     )
 
 
-_NONE = np.iinfo(np.int64).max
-
-
-def single_bins(profile: Profile, length: int) -> NDArray[np.int64]:
-    """Return the lowest bin that alone voids a sample of ``length`` tokens, by stratum [strata].
+def single_bins(profile: Profile, tokens: int) -> NDArray[np.int64]:
+    """Return the lowest bin that alone voids a sample of so many tokens, by stratum [strata].
 
     Where no bound of a stratum is low enough the number is past every bin.
     """
-    rare = profile.tails * max(1, length) <= SINGLE_ALPHA
+    rare = profile.tails * max(1, tokens) <= SINGLE_ALPHA
     return np.where(rare.any(axis=1), rare.argmax(axis=1), _NONE)
 
 
-def convicts(profile: Profile, trail: Trail) -> bool:
-    """Say whether the evidence over a miner's audited tokens, in order, convicts it."""
-    return profile.convicts and trail.peak >= math.log(EVIDENCE_TO_CONVICT)
+def trail_after(trail: Trail, profile: Profile, tokens: int, marks: Marks) -> Trail:
+    """Return a miner's evidence after one more sample of its; arguments as in ``judge_sample``."""
+    return extend(trail, log_factors(profile, *_laid_out(tokens, marks)))[0]
+
+
+def convicts(trail: Trail) -> bool:
+    """Say whether the evidence over a miner's audited tokens, in order, convicts it.
+
+    Only samples whose profile ``convicts`` may be in the trail.
+    """
+    return trail.peak >= math.log(EVIDENCE_TO_CONVICT)
+
+
+def _first(broken: NDArray[np.bool_], reason: str) -> list[Violation]:
+    return [Violation(int(broken.argmax()), reason)] if broken.any() else []
+
+
+def _laid_out(tokens: int, marks: Marks) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return stratum and bin of every token; a token without a mark has 0 and 0."""
+    strata, bins = np.zeros(tokens, np.int64), np.zeros(tokens, np.int64)
+    if marks:
+        positions, own_strata, own_bins = np.array(marks, dtype=np.int64).T
+        strata[positions], bins[positions] = own_strata, own_bins
+    return strata, bins

@@ -1,4 +1,4 @@
-"""Judging claims: the margin of every token, then the rule over each sample."""
+"""Judging claims: the margin of every token, then the evidence over each sample."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
@@ -6,10 +6,12 @@ import numpy as np
 
 from protocol.documents import work_keys
 from protocol.draw.key import key_words
-from protocol.messages import SampleVerdict, Work
+from protocol.messages import MAX_MARKS, SampleVerdict, Work
 from protocol.sampling import Sampling
+from scoring.entropy import entropies
 from scoring.margin_numba import judge_rows
-from scoring.void_rule import violation
+from scoring.profile import Profile, bins_of
+from scoring.sample_rule import Violation, judge_sample
 from validator.forward import Claim, Forward, Rows
 from validator.structure import check_work
 from validator.verdicts import failure
@@ -17,6 +19,7 @@ from validator.verdicts import failure
 # Logits that stand in memory at once: rows times vocabulary never exceeds this.
 LOGITS_BYTES = 64 * 1024 * 1024
 NOT_FINITE = "logits that are not finite"
+MANY_MARKS = f"more than {MAX_MARKS} margins"
 
 Progress = Callable[[int], None]
 
@@ -24,8 +27,9 @@ Progress = Callable[[int], None]
 class _Record:
     """What has been found about every token of some samples, laid end to end."""
 
-    def __init__(self, work: Work, samples: Mapping[int, Sequence[int]]) -> None:
+    def __init__(self, work: Work, samples: Mapping[int, Sequence[int]], profile: Profile) -> None:
         keys = work_keys(work)
+        self.profile = profile
         self.indices = list(samples)
         self.keys = np.array([key_words(keys[index]) for index in samples], dtype=np.uint32)
         self.starts = np.cumsum([0, *(len(ids) for ids in samples.values())])
@@ -33,15 +37,13 @@ class _Record:
         self.claimed = np.concatenate([np.asarray(ids, np.int64) for ids in samples.values()])
         self.drawn = np.empty_like(self.claimed)
         self.margins = np.empty(self.claimed.size)
-        self.finite = np.empty(self.claimed.size, dtype=bool)
+        self.entropies = np.zeros(self.claimed.size, dtype=np.float32)
 
     def enter(self, forward: Forward, work: Work, rows: Rows) -> None:
         """Judge some rows and enter what they show."""
         places = self.starts[rows.claims] + rows.places
         logits = forward.logits(rows.hidden)
-        # A sum is finite only where all of its terms are: one pass, no table of truth values.
-        self.finite[places] = np.isfinite(logits[:, : work.vocabulary_size].sum(axis=1))
-        self.drawn[places], self.margins[places] = judge_rows(
+        drawn, margins = judge_rows(
             logits,
             self.claimed[places],
             self.keys[rows.claims],
@@ -49,30 +51,52 @@ class _Record:
             work.sampling,
             work.vocabulary_size,
         )
+        self.drawn[places], self.margins[places] = drawn, margins
+        # Where the margin is 0 the stratum has no say.
+        odd = np.flatnonzero(margins > 0)
+        if odd.size:
+            shown = logits[odd, : work.vocabulary_size]
+            self.entropies[places[odd]] = entropies(shown, work.sampling.temperature)
         self.open -= np.bincount(rows.claims, minlength=self.open.size)
 
     def verdict(self, number: int) -> SampleVerdict:
         """Return the verdict on a sample of which every token is entered."""
         own = slice(self.starts[number], self.starts[number + 1])
         tokens = int(self.starts[number + 1] - self.starts[number])
-        if not self.finite[own].all():
-            return failure(NOT_FINITE, tokens)
         margins = self.margins[own]
-        found = violation(margins)
+        if np.isnan(margins).any():
+            return failure(NOT_FINITE, tokens)
+        marks = self._marks(own)
+        found = judge_sample(self.profile, tokens, marks[:MAX_MARKS])
+        void = found.violation
+        if void is None and len(marks) > MAX_MARKS:
+            void = Violation(marks[MAX_MARKS][0], MANY_MARKS)
         return SampleVerdict(
-            outcome="verified" if found is None else "void",
-            reason=None if found is None else found.reason,
+            outcome="verified" if void is None else "void",
+            reason=None if void is None else void.reason,
             tokens=tokens,
             mismatches=int((self.drawn[own] != self.claimed[own]).sum()),
             largest_margin_micro=round(float(margins.max()) * 1e6),
-            position=None if found is None else found.position,
+            position=None if void is None else void.position,
+            # What lies behind the violation would only fill the verdict.
+            marks=[mark for mark in marks[:MAX_MARKS] if void is None or mark[0] <= void.position],
+            abstained=found.abstained,
         )
+
+    def _marks(self, own: slice) -> list[tuple[int, int, int]]:
+        """Return position, stratum and bin of each token of a sample whose margin is not 0."""
+        margins, entropies = self.margins[own], self.entropies[own]
+        positions = np.flatnonzero(margins > 0)
+        strata = self.profile.strata_of(entropies[positions])
+        bins = bins_of(margins[positions])
+        return list(zip(positions.tolist(), strata.tolist(), bins.tolist(), strict=True))
 
 
 def judge(
     forward: Forward,
     work: Work,
     samples: Mapping[int, Sequence[int]],
+    profile: Profile,
     pack_tokens: int,
     progress: Progress,
 ) -> Iterator[tuple[int, SampleVerdict]]:
@@ -82,6 +106,7 @@ def judge(
         forward: holds the work's model at its revision.
         work: the unit.
         samples: claimed ids by index in ``work.samples``, all of legal structure.
+        profile: the honest margins of the miner's stack before this forward's.
         pack_tokens: tokens that the forward computes at once.
         progress: called with the number of tokens judged since the last call; what it raises
             ends the audit.
@@ -91,7 +116,7 @@ def judge(
         ValueError: the work does not fit the model (see ``check_work``).
     """
     check_work(work, forward.vocabulary_size)
-    record = _Record(work, samples)
+    record = _Record(work, samples, profile)
     claims = [Claim(work.samples[index].prompt, ids) for index, ids in samples.items()]
     for rows in forward.hidden(work.prompts, claims, pack_tokens):
         for start, stop in _chunks(len(rows.places), forward.vocabulary_size):

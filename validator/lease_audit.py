@@ -16,7 +16,9 @@ from protocol.documents import (
 )
 from protocol.keys import sign_statement
 from protocol.messages import AuditLease, SampleVerdict, Stack, Verdicts
-from scoring.void_rule import RULE
+from scoring.profile import Profile
+from scoring.published import chosen
+from scoring.sample_rule import RULE
 from validator.audit import audit_by
 from validator.claims import SIGNATURE, unproven
 from validator.model_process import ModelProcess
@@ -89,15 +91,19 @@ class LeaseAudit:
     def _verdicts(self, lease: AuditLease) -> list[SampleVerdict]:
         """Return the verdict on every sample of the lease; runs in a thread of its own."""
         work, samples = lease.work, lease.result.samples
+        profile = self._profile(lease)
         if unproven(lease):
             return [failure(SIGNATURE, len(ids)) for ids in _one_each(lease)]
         return audit_by(
             work,
             samples,
             self._process.vocabulary,
-            lambda part, budget: self._process.judged(work, part, budget),
+            lambda part, budget: self._process.judged(work, part, profile, budget),
             self._pack_tokens,
         )
+
+    def _profile(self, lease: AuditLease) -> Profile:
+        return chosen(lease.work.model, lease.result.stack, self._stack)
 
     def _signed(self, lease: AuditLease, samples: list[SampleVerdict]) -> Verdicts:
         draft = Verdicts(
@@ -106,7 +112,7 @@ class LeaseAudit:
             lease_digest=digest(audited_statement(lease)).hex(),
             result_root=lease.result.root,
             rule=RULE,
-            profile=None,
+            profile=self._profile(lease).digest,
             stack=self._stack,
             samples=samples,
             root=verdict_root(work_keys(lease.work), samples),

@@ -7,6 +7,7 @@ from multiprocessing.process import BaseProcess
 from typing import Any
 
 from protocol.messages import SampleVerdict, Stack, Work
+from scoring.profile import Profile
 from validator import worker
 from validator.forward import ForwardFailed, UnsupportedModel
 
@@ -71,7 +72,11 @@ class ModelProcess:
         self._cancelled = False
 
     def judged(
-        self, work: Work, samples: Mapping[int, Sequence[int]], pack_tokens: int
+        self,
+        work: Work,
+        samples: Mapping[int, Sequence[int]],
+        profile: Profile,
+        pack_tokens: int,
     ) -> Iterator[tuple[int, SampleVerdict]]:
         """Yield index and verdict of each sample as the child judges it; see ``judge``.
 
@@ -85,7 +90,7 @@ class ModelProcess:
             self._restart()
         if self._cancelled:
             raise AuditCancelled
-        answer = self._exchange(worker.Ask(work, samples, pack_tokens))
+        answer = self._exchange(worker.Ask(work, samples, profile, pack_tokens))
         while not isinstance(answer, worker.Done):
             if isinstance(answer, worker.Failed):
                 raise ForwardFailed(answer.reason)

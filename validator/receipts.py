@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from protocol.messages import SampleReference, Work
 from protocol.receipts import SampleReceipt, fault
 from protocol.sampling import Sampling
+from scoring.published import chosen
 from validator.forward import Forward
 from validator.offline import audit
 
@@ -124,6 +125,7 @@ def _groups(
     groups: dict[str, list[tuple[int, SampleReceipt]]] = {}
     for line, receipt in batch:
         terms = [receipt.lease.statement.get(name) for name in _SHARED]
+        terms.append(receipt.result.stack.model_dump())
         groups.setdefault(json.dumps(terms, sort_keys=True), []).append((line, receipt))
     return list(groups.values())
 
@@ -137,7 +139,8 @@ def _audit_group(
     except ValueError as error:
         found.findings += [Finding(line, _name(one), str(error)[:200]) for line, one in group]
         return
-    verdicts = audit(work, [receipt.token_ids for receipt in receipts], forward)
+    profile = chosen(work.model, receipts[0].result.stack, forward.stack())
+    verdicts = audit(work, [receipt.token_ids for receipt in receipts], forward, profile)
     for (line, receipt), verdict in zip(group, verdicts, strict=True):
         found.tokens += verdict.tokens
         found.mismatches += verdict.mismatches

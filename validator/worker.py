@@ -13,6 +13,7 @@ from pathlib import Path
 
 from protocol.messages import SampleVerdict, Stack, Work
 from protocol.repository import RepositoryError, download
+from scoring.profile import Profile
 from validator.forward import Forward, ForwardFailed, UnsupportedModel
 
 PROGRESS_SECONDS = 5.0
@@ -59,6 +60,7 @@ class Ask:
 
     work: Work
     samples: Mapping[int, Sequence[int]]
+    profile: Profile
     pack_tokens: int
 
 
@@ -172,7 +174,9 @@ def _answers(
             raise _Cancelled
 
     try:
-        for index, verdict in judge(forward, ask.work, ask.samples, ask.pack_tokens, progress):
+        for index, verdict in judge(
+            forward, ask.work, ask.samples, ask.profile, ask.pack_tokens, progress
+        ):
             yield Judged(index, verdict)
     except ForwardFailed as error:
         yield Failed(str(error))

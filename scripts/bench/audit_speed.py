@@ -178,6 +178,7 @@ def _generate(work: Work, dtype: Any) -> tuple[Time, tuple[Time, int], list[list
 
 def _audit(work: Work, samples: list[list[int]], dtype: str, rounds: int) -> dict[str, Time]:
     """Return the times of transformers' own forward, of the packed one and of the audit."""
+    from scoring.published import chosen
     from validator.audit import PACK_TOKENS
     from validator.forward import Claim
     from validator.judge import LOGITS_BYTES, compile_ahead
@@ -186,6 +187,7 @@ def _audit(work: Work, samples: list[list[int]], dtype: str, rounds: int) -> dic
 
     forward = load(WEIGHTS, dtype)
     compile_ahead()
+    profile = chosen(work.model, forward.stack(), forward.stack())
     rows = LOGITS_BYTES // (4 * forward.vocabulary_size)
     claims = [Claim(sample.prompt, ids) for sample, ids in zip(work.samples, samples, strict=True)]
 
@@ -195,7 +197,7 @@ def _audit(work: Work, samples: list[list[int]], dtype: str, rounds: int) -> dic
                 forward.logits(found.hidden[start : start + rows])
 
     def audited() -> None:
-        outcomes = {verdict.outcome for verdict in audit(work, samples, forward)}
+        outcomes = {verdict.outcome for verdict in audit(work, samples, forward, profile)}
         if outcomes != {"verified"}:
             raise RuntimeError(f"honest samples were judged {outcomes}")
 
@@ -265,6 +267,7 @@ def _save_random(folder: Path) -> None:
 
 def _peak(folder: Path, tokens: int) -> Memory:
     """Return the memory of an audit of one sample of ``tokens``."""
+    from scoring.published import chosen
     from validator.judge import compile_ahead
     from validator.offline import audit
     from validator.transformers_forward import load
@@ -283,8 +286,9 @@ def _peak(folder: Path, tokens: int) -> Memory:
         prompts=[[1, 2, 3]],
         samples=[SampleReference(prompt=0, sample_index=0)],
     )
+    profile = chosen(work.model, forward.stack(), forward.stack())
     # Made-up ids are hardly ever the drawn ones, so nearly every row has a margin to compute.
-    audit(work, [[(7_919 * place) % 100_000 for place in range(tokens)]], forward)
+    audit(work, [[(7_919 * place) % 100_000 for place in range(tokens)]], forward, profile)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1_024
     return Memory(tokens, LARGE_VOCABULARY, loaded, peak)
 

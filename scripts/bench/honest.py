@@ -22,6 +22,7 @@ from miner.engines.process import EngineProcess
 from protocol.messages import EngineName, SampleReference, SampleVerdict, Work
 from protocol.repository import read_facts
 from protocol.sampling import Sampling
+from scoring.published import chosen
 from scripts import tiny_model
 from scripts.tiny_model.tales import HEROES, OBJECTS, article
 from validator.offline import audit
@@ -101,7 +102,8 @@ async def _measure(engine: EngineName, dtype: str, samples: int) -> AsyncIterato
                 verdicts: list[SampleVerdict] = []
                 for work in _works(sampling, samples):
                     drawn = await process.generate(work, lambda tokens: None)
-                    verdicts += await asyncio.to_thread(audit, work, drawn, forward)
+                    profile = chosen(work.model, process.stack, forward.stack())
+                    verdicts += await asyncio.to_thread(audit, work, drawn, forward, profile)
                 yield _summed(engine, dtype, name, verdicts)
         finally:
             await process.close()

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from scoring.evidence import BLOCK, RATES, Trail, extend, log_factors, log_gains
 from scoring.profile import BINS, EDGES, Profile, bin_of, bins_of
-from scoring.sample_rule import EVIDENCE_TO_CONVICT, convicts, judge_sample, single_bins
-from tests.support.profiles import made_profile
+from scoring.sample_rule import convicts, judge_sample, single_bins, trail_after
+from tests.support.profiles import ASSUMED, made_profile
 
 HONEST = [0.995, 0.002, 0.0015, 0.001, 0.0004, 0.0001]
 MASSES = np.array(HONEST + [0.0] * (BINS - len(HONEST)))
@@ -108,16 +108,19 @@ def test_a_dishonest_tail_is_found_as_fast_after_an_honest_prefix() -> None:
     assert needed(16_000) <= needed(0) + 4
 
 
+def marks(bins: np.ndarray) -> list[tuple[int, int, int]]:
+    return [(int(place), 0, int(bins[place])) for place in np.flatnonzero(bins)]
+
+
 def test_a_single_token_voids_a_short_sample_where_the_profile_is_large_enough() -> None:
-    strata = np.zeros(3, np.int64)
-    found = judge_sample(PROFILE, strata, np.array([0, BINS - 1, 0]))
+    found = judge_sample(PROFILE, 3, [(1, 0, BINS - 1)])
     assert found.violation is not None
     assert (found.violation.position, found.abstained) == (1, False)
 
 
 def test_the_single_token_rule_abstains_on_a_small_profile_and_says_so() -> None:
     small = made_profile([80_000], [MASSES])
-    found = judge_sample(small, np.zeros(3, np.int64), np.array([0, 7, 0]))
+    found = judge_sample(small, 3, [(1, 0, 7)])
     assert (found.violation, found.abstained) == (None, True)
     assert single_bins(small, 3)[0] >= BINS
 
@@ -126,16 +129,31 @@ def test_honest_samples_pass() -> None:
     numbers = np.random.default_rng(3)
     for length in (1, 5, 40, 5_000):
         bins = numbers.choice(BINS, length, p=MASSES)
-        assert judge_sample(PROFILE, np.zeros(length, np.int64), bins).violation is None
+        assert judge_sample(PROFILE, length, marks(bins)).violation is None
 
 
-def test_conviction_needs_a_large_profile() -> None:
-    bins = np.full(20, BINS - 1)
-    trail, _ = extend(Trail.empty(), log_factors(PROFILE, np.zeros(20, np.int64), bins))
-    assert trail.peak > math.log(EVIDENCE_TO_CONVICT)
-    assert convicts(PROFILE, trail)
-    small = made_profile([79_999], [MASSES])
-    assert not convicts(small, trail)
+def test_marks_behind_the_violation_change_nothing() -> None:
+    numbers = np.random.default_rng(5)
+    bins = numbers.choice(BINS, 300, p=np.full(BINS, 1 / BINS))
+    whole = judge_sample(PROFILE, 300, marks(bins)).violation
+    assert whole is not None
+    upto = [mark for mark in marks(bins) if mark[0] <= whole.position]
+    assert judge_sample(PROFILE, 300, upto).violation == whole
+
+
+def test_a_miner_is_convicted_by_many_small_margins_of_samples_that_pass() -> None:
+    """One margin in 50 tokens voids no sample of 50, but no honest miner goes on like that."""
+    trail, sample = Trail.empty(), [(20, 0, 5)]
+    for _ in range(400):
+        assert judge_sample(PROFILE, 50, sample).violation is None
+        trail = trail_after(trail, PROFILE, 50, sample)
+    assert convicts(trail)
+
+
+def test_a_small_profile_never_convicts() -> None:
+    assert PROFILE.convicts
+    assert not made_profile([79_999], [MASSES]).convicts
+    assert not ASSUMED.convicts
 
 
 def test_bins_hold_their_upper_edges() -> None:

@@ -1,10 +1,12 @@
-"""Profiles with given honest masses, as a calibration would have measured them."""
+"""Profiles for tests: with given honest masses, and the one that is assumed."""
 
 from collections.abc import Sequence
 
 import numpy as np
 
-from scoring.profile import Profile, Stratum
+from protocol.messages import Stack
+from scoring.profile import BINS, Profile, Stratum
+from scoring.published import chosen
 from scripts.calibrate.bounds import tail_bounds
 
 
@@ -19,7 +21,7 @@ def made_profile(tokens: Sequence[int], masses: Sequence[np.ndarray]) -> Profile
                 entropy_below_micro=None if place == len(tokens) - 1 else (place + 1) * 500_000,
                 tokens=total,
                 counts=tuple(counts.tolist()),
-                tails=tuple(tail_bounds(counts.tolist(), 1.0, 0.01 / len(tokens))),
+                tails=tuple(tail_bounds(counts.tolist(), 0.01 / len(tokens))),
             )
         )
     return Profile(
@@ -31,3 +33,10 @@ def made_profile(tokens: Sequence[int], masses: Sequence[np.ndarray]) -> Profile
         confidence_percent=99,
         strata=tuple(strata),
     )
+
+
+# What judges where nothing was measured: any model, any pair of stacks.
+_ANY = Stack(engine="transformers", version="0", dtype="none", head_dtype="none", device="none")
+ASSUMED = chosen("nobody/nothing", _ANY, _ANY)
+# Float32 on both sides: no margin in so many tokens.
+EXACT = made_profile([200_000], [np.eye(BINS)[0]])

@@ -11,6 +11,7 @@ import pytest
 from protocol.messages import SampleVerdict, Work
 from scripts.hub.server import HubServer
 from scripts.hub.store import publish
+from tests.support.profiles import ASSUMED
 from validator.audit import audit_by
 from validator.forward import UnsupportedModel
 from validator.model_process import AuditCancelled, ModelProcess
@@ -47,7 +48,10 @@ def test_a_child_audits_and_counts(process: ModelProcess, make_work: MakeWork, g
     samples = generate(work)
     process.begin()
     verdicts = audit_by(
-        work, samples, process.vocabulary, lambda part, budget: process.judged(work, part, budget)
+        work,
+        samples,
+        process.vocabulary,
+        lambda part, budget: process.judged(work, part, ASSUMED, budget),
     )
     assert [verdict.outcome for verdict in verdicts] == ["verified"] * 6
     assert process.tokens == sum(map(len, samples))
@@ -61,7 +65,7 @@ def test_a_killed_child_is_replaced_and_nobody_blamed(
     assert first is not None
 
     def judged(part: dict, budget: int) -> Iterator[tuple[int, SampleVerdict]]:
-        for number, found in enumerate(process.judged(work, part, budget)):
+        for number, found in enumerate(process.judged(work, part, ASSUMED, budget)):
             if number == 0 and process._child is first:
                 assert first.pid is not None
                 os.kill(first.pid, signal.SIGKILL)
@@ -81,7 +85,10 @@ def test_a_child_that_always_dies_leaves_inconclusive(
     process.begin()
     # A pack of no tokens stands for whatever a child cannot survive.
     verdicts = audit_by(
-        work, generate(work), process.vocabulary, lambda part, budget: process.judged(work, part, 0)
+        work,
+        generate(work),
+        process.vocabulary,
+        lambda part, budget: process.judged(work, part, ASSUMED, 0),
     )
     assert [verdict.outcome for verdict in verdicts] == ["inconclusive"] * 2
     assert verdicts[0].reason == "the forward failed: the model's process ended with 1"
@@ -91,13 +98,13 @@ def test_a_child_that_always_dies_leaves_inconclusive(
 def test_cancel_ends_an_audit(process: ModelProcess, make_work: MakeWork, generate: Generate):
     work = make_work()
     process.begin()
-    found = process.judged(work, dict(enumerate(generate(work))), 64)
+    found = process.judged(work, dict(enumerate(generate(work))), ASSUMED, 64)
     next(found)
     process.cancel()
     with pytest.raises(AuditCancelled):
         list(found)
     process.begin()
-    again = process.judged(work, dict(enumerate(generate(work))), 4_096)
+    again = process.judged(work, dict(enumerate(generate(work))), ASSUMED, 4_096)
     assert len(list(again)) == 6
 
 
@@ -113,4 +120,4 @@ def test_close_ends_the_child_for_good(process: ModelProcess, make_work: MakeWor
     process.close()
     assert child is None or not child.is_alive()
     with pytest.raises(AuditCancelled):
-        list(process.judged(make_work(), {0: [290]}, 64))
+        list(process.judged(make_work(), {0: [290]}, ASSUMED, 64))

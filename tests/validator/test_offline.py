@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from protocol.messages import SampleVerdict, Stack, Work
+from tests.support.profiles import ASSUMED, EXACT
 from validator import judge as judging
 from validator.forward import Claim, ForwardFailed, Rows
 from validator.offline import audit
@@ -36,7 +37,7 @@ def test_honest_samples_show_no_mismatch(
 ):
     work = make_work(**sampling)
     samples = generate(work)
-    verdicts = audit(work, samples, forward)
+    verdicts = audit(work, samples, forward, ASSUMED)
     assert outcomes(verdicts) == ["verified"] * len(samples)
     assert [verdict.tokens for verdict in verdicts] == [len(ids) for ids in samples]
     assert all(verdict.mismatches == 0 for verdict in verdicts)
@@ -49,10 +50,10 @@ def test_packs_of_any_size_give_the_same_verdicts(
     work = make_work(prompts=4, per_prompt=3)
     samples = generate(work)
     samples[5] = generate(make_work(prompts=4, per_prompt=3, seed=8))[5]
-    whole = audit(work, samples, forward)
+    whole = audit(work, samples, forward, ASSUMED)
     assert outcomes(whole) == ["verified"] * 5 + ["void"] + ["verified"] * 6
     for pack_tokens in (64, 257):
-        other = audit(work, samples, forward, pack_tokens=pack_tokens)
+        other = audit(work, samples, forward, ASSUMED, pack_tokens=pack_tokens)
         assert [verdict.model_copy(update={"largest_margin_micro": 0}) for verdict in other] == [
             verdict.model_copy(update={"largest_margin_micro": 0}) for verdict in whole
         ]
@@ -118,7 +119,7 @@ def test_cheats_are_void(
     work = make_work(prompts=3, per_prompt=2, **sampling)
     if cheat is not never_ending:
         work = work.model_copy(update={"end_ids": [VOID_END]})
-    verdicts = audit(work, cheat(work, generate), forward)
+    verdicts = audit(work, cheat(work, generate), forward, EXACT)
     assert outcomes(verdicts).count("void") >= share * len(verdicts)
     for verdict in verdicts:
         if verdict.outcome == "void":
@@ -137,7 +138,7 @@ def test_an_early_end_is_the_last_position(
 ):
     work = make_work().model_copy(update={"end_ids": [VOID_END]})
     samples = [[*ids[: 40 + 7 * k], VOID_END] for k, ids in enumerate(generate(work))]
-    verdicts = audit(work, samples, forward)
+    verdicts = audit(work, samples, forward, ASSUMED)
     for ids, verdict in zip(samples, verdicts, strict=True):
         assert verdict.mismatches == 1
         if verdict.outcome == "void":
@@ -153,11 +154,11 @@ def test_structure_is_judged_before_arithmetic(
     samples = generate(work)
     samples[0] = [work.vocabulary_size, *samples[0]]
     samples[2] = samples[2][:-1]
-    verdicts = audit(work, samples, forward)
+    verdicts = audit(work, samples, forward, ASSUMED)
     assert outcomes(verdicts) == ["void", "verified", "void"]
     assert verdicts[0].reason == "an id outside the vocabulary"
     assert verdicts[2].reason == "fewer ids than max_tokens without an end id"
-    short = audit(work, samples[:2], forward)
+    short = audit(work, samples[:2], forward, ASSUMED)
     assert [verdict.reason for verdict in short] == ["a sample is missing"] * 3
 
 
@@ -173,12 +174,12 @@ def test_logits_that_are_not_finite_are_the_validators_fault(
             forward._model.base_model.embed_tokens.weight.data.clone()
         )
         forward._model.base_model.embed_tokens.weight.data[poisoned] = float("nan")
-    verdicts = audit(work, samples, forward)
+    verdicts = audit(work, samples, forward, ASSUMED)
     assert outcomes(verdicts) == ["verified", "inconclusive", "verified"]
     assert verdicts[1].reason == judging.NOT_FINITE
     forward._weight = forward._weight.clone()
     forward._weight[3] = float("inf")
-    assert outcomes(audit(work, samples, forward)) == ["inconclusive"] * 3
+    assert outcomes(audit(work, samples, forward, ASSUMED)) == ["inconclusive"] * 3
 
 
 def test_a_unit_that_does_not_fit_the_model_blames_nobody(
@@ -187,7 +188,7 @@ def test_a_unit_that_does_not_fit_the_model_blames_nobody(
     work = make_work(prompts=2, per_prompt=1)
     samples = generate(work)
     foreign = work.model_copy(update={"prompts": [work.prompts[0], [5_000]]})
-    verdicts = audit(foreign, samples, forward)
+    verdicts = audit(foreign, samples, forward, ASSUMED)
     assert outcomes(verdicts) == ["inconclusive"] * 2
     assert "does not fit the model" in (verdicts[0].reason or "")
 
@@ -239,12 +240,12 @@ def test_the_table_of_logits_is_bounded(
     work = make_work(prompts=2, per_prompt=2)
     samples = generate(work)
     watched = Watched(forward)
-    whole = audit(work, samples, watched)
+    whole = audit(work, samples, watched, ASSUMED)
     assert max(watched.tables) <= judging.LOGITS_BYTES
     bound = 7 * 4 * forward.vocabulary_size + 3
     monkeypatch.setattr(judging, "LOGITS_BYTES", bound)
     watched = Watched(forward)
-    assert audit(work, samples, watched) == whole
+    assert audit(work, samples, watched, ASSUMED) == whole
     assert max(watched.tables) <= bound
     tokens = sum(map(len, samples))
     assert sum(watched.tables) == tokens * 4 * forward.vocabulary_size
@@ -255,7 +256,7 @@ def test_a_lack_of_memory_is_tried_again_in_smaller_packs(
 ):
     work = make_work()
     watched = Watched(forward, limit=256)
-    verdicts = audit(work, generate(work), watched, pack_tokens=2_048)
+    verdicts = audit(work, generate(work), watched, ASSUMED, pack_tokens=2_048)
     assert outcomes(verdicts) == ["verified"] * 6
     assert watched.packs == [2_048, 256, 256, 256]
 
@@ -265,7 +266,7 @@ def test_what_fails_again_is_inconclusive_alone(
 ):
     work = make_work()
     watched = Watched(forward, broken=work.prompts[1])
-    verdicts = audit(work, generate(work), watched)
+    verdicts = audit(work, generate(work), watched, ASSUMED)
     assert outcomes(verdicts) == ["verified"] * 2 + ["inconclusive"] * 2 + ["verified"] * 2
     assert verdicts[2].reason == "the forward failed: broken"
     assert verdicts[2].mismatches == 0
@@ -277,5 +278,5 @@ def test_progress_counts_every_token_once(
     work = make_work()
     samples = generate(work)
     seen: list[int] = []
-    audit(work, samples, forward, progress=seen.append)
+    audit(work, samples, forward, ASSUMED, progress=seen.append)
     assert sum(seen) == sum(map(len, samples))

@@ -22,6 +22,7 @@ from protocol.documents import (
 from protocol.keys import load_or_create_hotkey, sign_statement
 from protocol.messages import Work
 from protocol.receipts import LeasePart, ResultPart, SampleReceipt, VerdictPart
+from tests.support.profiles import ASSUMED
 from validator.offline import audit
 from validator.receipts import audit_receipts
 from validator.transformers_forward import TransformersForward
@@ -48,7 +49,7 @@ def receipts(
         root = result_root(keys, samples)
         passed = [
             verdict.model_copy(update={"outcome": "verified", "reason": None, "position": None})
-            for verdict in audit(work, samples, forward)
+            for verdict in audit(work, samples, forward, ASSUMED)
         ]
         verdicts_root = verdict_root(keys, passed)
         signed = verdict_statement(

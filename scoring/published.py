@@ -1,0 +1,58 @@
+"""The profiles that ship with this version, and which of them judges a sample.
+
+A miner's declared stack can only choose among these. Where none was measured for a model and a pair
+of stacks, one that is assumed stands in: its bounds are wider than any that were measured, so that
+it voids less than a measured one would, and it never convicts.
+"""
+
+from fnmatch import fnmatchcase
+from functools import cache
+from importlib.resources import files
+
+from protocol.messages import Stack
+from scoring.profile import Profile, Side
+
+ANY = "*"
+
+
+@cache
+def published() -> dict[str, Profile]:
+    """Return every profile of this version by its digest."""
+    folder = files("scoring") / "profiles"
+    texts = [file.read_text() for file in folder.iterdir() if file.name.endswith(".json")]
+    profiles = [Profile.model_validate_json(text) for text in texts]
+    return {profile.digest: profile for profile in profiles}
+
+
+def chosen(model: str, miner: Stack, validator: Stack) -> Profile:
+    """Return the profile that judges what ``miner`` claims of ``model`` before ``validator``.
+
+    The one that says most of model and stacks; names of families are patterns as a shell has them.
+    """
+    fitting = [one for one in published().values() if _fits(one, model, miner, validator)]
+    return max(fitting, key=_says)
+
+
+def side_of(stack: Stack) -> Side:
+    """Return what of a stack tells its arithmetic from others'."""
+    device = "cpu" if stack.device == "cpu" else "gpu"
+    return Side(engine=stack.engine, dtype=stack.dtype, head_dtype=stack.head_dtype, device=device)
+
+
+def _fits(profile: Profile, model: str, miner: Stack, validator: Stack) -> bool:
+    return (
+        fnmatchcase(model, profile.family)
+        and profile.miner in (None, side_of(miner))
+        and profile.validator in (None, side_of(validator))
+    )
+
+
+def _says(profile: Profile) -> tuple[int, int, int, str]:
+    """Rank a profile by how much it says; ties, which nobody should publish, go by digest."""
+    sides = (profile.miner, profile.validator)
+    return (
+        len(profile.family.replace(ANY, "")),
+        sum(side is not None for side in sides),
+        profile.tokens,
+        profile.digest,
+    )
