@@ -21,9 +21,10 @@ from gateway.api import (
     openrelay_batches,
     openrelay_files,
 )
+from gateway.api.bodies import BodyGuard
 from gateway.api.documented import describe
 from gateway.api.locks import KeyLocks
-from gateway.api.middleware import BodyGuard, FloodGate, RequestLog
+from gateway.api.middleware import FloodGate, RequestLog
 from gateway.api.multipart import MAX_OVERHEAD
 from gateway.api.rates import AtOnce, BodyBudget, RateLimit
 from gateway.api.state import State, StateOf
@@ -50,6 +51,8 @@ MAX_VERDICTS_BYTES = 16 * 1024 * 1024
 MAX_BODY_BYTES = 1024 * 1024
 # All bodies of nodes that are held before their sender is proven.
 BODY_BUDGET_BYTES = 8 * MAX_RESULT_BYTES
+# Each holds a piece of its file in memory while its reader is slow.
+DOWNLOADS_AT_ONCE = 32
 NODE_REQUESTS_PER_SECOND = 20.0
 NODE_BURST = 100
 
@@ -126,7 +129,8 @@ async def opened(
                 node_rates=RateLimit(NODE_REQUESTS_PER_SECOND, NODE_BURST, time.monotonic),
                 body_budget=BodyBudget(BODY_BUDGET_BYTES),
                 creations=KeyLocks(),
-                uploads=AtOnce(settings.uploads_at_once),
+                uploads=AtOnce(settings.uploads_at_once, "uploads"),
+                downloads=AtOnce(DOWNLOADS_AT_ONCE, "downloads"),
             )
             work = asyncio.create_task(
                 background.run(

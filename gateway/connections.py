@@ -6,12 +6,17 @@ requests in plain text.
 
 import asyncio
 import json
+import resource
 from typing import Any, Final, cast
 
 import h11
+import structlog
 from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.server import ServerState
 
 from gateway.api.errors import error_object
+
+log = structlog.get_logger("gateway.http")
 
 # From the opening of a connection, or the first byte of a further request, to its last header.
 HEADER_SECONDS: Final = 20.0
@@ -19,24 +24,49 @@ HEADER_SECONDS: Final = 20.0
 STALL_SECONDS: Final = 120.0
 MAX_CONNECTIONS: Final = 4_096
 MAX_HEADER_BYTES: Final = 32 * 1024
+# Files that the gateway needs beside its connections: objects, databases, pipes to its workers.
+SPARE_FILES: Final = 512
+
+
+class Connections(ServerState):
+    """What a server knows of its connections; ``idle`` are those without a request at work.
+
+    The one that has been idle the longest comes first.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.idle: dict[BoundedProtocol, None] = {}
 
 
 class BoundedProtocol(H11Protocol):
-    """One connection, closed when it idles before a request, reads nothing, or is one too many."""
+    """One connection, closed when it idles before a request or reads nothing.
+
+    Where there are too many, the one that has been idle the longest gives way to a new one: who
+    opens thousands and sends nothing keeps nobody out.
+    """
 
     _header_timer: asyncio.TimerHandle | None = None
     _stall_timer: asyncio.TimerHandle | None = None
 
+    @property
+    def _idle(self) -> "dict[BoundedProtocol, None]":
+        return cast(Connections, self.server_state).idle
+
     def connection_made(self, transport: asyncio.Transport) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Start the clock of the first request."""
         super().connection_made(transport)
+        self._idle[self] = None
         if len(self.connections) > MAX_CONNECTIONS:
-            transport.abort()
-            return
-        self._watch_header()
+            longest = next(iter(self._idle))
+            del self._idle[longest]
+            longest.transport.abort()
+        if not transport.is_closing():
+            self._watch_header()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Stop the clocks."""
+        self._idle.pop(self, None)
         self._stop_watching()
         self._stop_stalling()
         super().connection_lost(exc)
@@ -45,9 +75,16 @@ class BoundedProtocol(H11Protocol):
         """Handle bytes; between requests they start the clock, a complete head stops it."""
         super().data_received(data)
         if self.transport.is_closing() or self._is_serving():
+            self._idle.pop(self, None)
             self._stop_watching()
         elif self._header_timer is None:
             self._watch_header()
+
+    def on_response_complete(self) -> None:
+        """Note that the connection is idle, unless a further request came already."""
+        super().on_response_complete()
+        if not self.transport.is_closing() and not self._is_serving():
+            self._idle[self] = None
 
     def pause_writing(self) -> None:
         """Start the clock of a client that does not read."""
@@ -98,3 +135,14 @@ class BoundedProtocol(H11Protocol):
         if self._stall_timer is not None:
             self._stall_timer.cancel()
             self._stall_timer = None
+
+
+def make_room() -> None:
+    """Let this process open as many files as its connections take, as far as the system allows."""
+    wanted = MAX_CONNECTIONS + SPARE_FILES
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and hard < wanted:
+        log.warning("few open files are allowed; raise it with ulimit -n", allowed=hard, use=wanted)
+        wanted = hard
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))

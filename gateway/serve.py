@@ -14,7 +14,7 @@ from fastapi import FastAPI
 from sqlalchemy.exc import SQLAlchemyError
 
 from gateway.app import create_app
-from gateway.connections import MAX_HEADER_BYTES, BoundedProtocol
+from gateway.connections import MAX_HEADER_BYTES, BoundedProtocol, Connections, make_room
 from gateway.settings import GatewaySettings
 from protocol.chain.base import Chain, ChainError
 from protocol.chain.local import LocalChain
@@ -33,6 +33,10 @@ class ServeError(RuntimeError):
 
 class Server(uvicorn.Server):
     """uvicorn's server, which leaves signals to whoever runs it."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.server_state = Connections()
 
     @contextlib.contextmanager
     def capture_signals(self) -> Generator[None, None, None]:
@@ -82,6 +86,7 @@ def serve(settings: GatewaySettings, chain: Chain | None = None) -> None:
 
 
 async def _serve(settings: GatewaySettings, chain: Chain) -> None:
+    make_room()
     app = create_app(settings, chain=chain)
     server = make_server(app)
     loop = asyncio.get_running_loop()

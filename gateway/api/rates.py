@@ -1,4 +1,4 @@
-"""Limits on callers: a rate for every proven hotkey, uploads at once, a budget for bodies."""
+"""Limits on callers: a rate for every proven hotkey, transfers at once, a budget for bodies."""
 
 import math
 from collections import Counter, OrderedDict
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from gateway.errors import GatewayError
 
 MAX_BUCKETS = 4_096
-UPLOAD_RETRY_SECONDS = 5
+TRANSFER_RETRY_SECONDS = 5
 
 
 @dataclass
@@ -54,15 +54,20 @@ class RateLimit:
 
 
 class AtOnce:
-    """Lets every key have ``limit`` uploads under way at once."""
+    """Lets every key have ``limit`` transfers of one kind under way at once.
 
-    def __init__(self, limit: int) -> None:
+    Args:
+        kind: their name in the plural.
+    """
+
+    def __init__(self, limit: int, kind: str) -> None:
         self._limit = limit
+        self._kind = kind
         self._under_way: Counter[str] = Counter()
 
     @contextmanager
     def enter(self, key: str) -> Iterator[None]:
-        """Count one upload of ``key`` while it is under way.
+        """Count one transfer of ``key`` while it is under way.
 
         Raises:
             GatewayError: 429 ``rate_limited``.
@@ -71,8 +76,8 @@ class AtOnce:
             raise GatewayError(
                 429,
                 "rate_limited",
-                f"{self._limit} uploads are under way; wait until one of them ends.",
-                retry_after=UPLOAD_RETRY_SECONDS,
+                f"{self._limit} {self._kind} are under way; wait until one of them ends.",
+                retry_after=TRANSFER_RETRY_SECONDS,
             )
         self._under_way[key] += 1
         try:

@@ -26,6 +26,8 @@ from protocol.messages import Message, Role
 
 # Longer bodies are hashed and parsed in a thread, so that other requests go on meanwhile.
 THREAD_BYTES = 256 * 1024
+# A signature is worth nothing later, so nobody need wait longer for the body that it is over.
+SIGNATURE_SECONDS = 12.0
 
 _HOTKEY_HEADER = "x-bittensor-hotkey"
 _AUTH_PREFIX = "x-bittensor-"
@@ -116,13 +118,18 @@ async def _body(request: Request, held: Reservation) -> bytes:
     """Read a body; it takes room as it arrives, so that a length that is only declared takes none.
 
     Raises:
-        GatewayError: as ``Reservation.take``; 400 where the sender leaves before the end.
+        GatewayError: as ``Reservation.take``; 400 where the sender leaves before the end, or takes
+            longer than its signature lives.
     """
     pieces = []
     try:
-        async for piece in request.stream():
-            held.take(len(piece))
-            pieces.append(piece)
+        async with asyncio.timeout(SIGNATURE_SECONDS):
+            async for piece in request.stream():
+                held.take(len(piece))
+                pieces.append(piece)
+    except TimeoutError as error:
+        message = f"The body took longer than the {SIGNATURE_SECONDS:.0f} s its signature lives."
+        raise GatewayError(400, "body_too_slow", message) from error
     except ClientDisconnect as error:
         raise GatewayError(400, "invalid_request", "The request body ended early.") from error
     return b"".join(pieces)

@@ -33,6 +33,7 @@ class State:
     body_budget: BodyBudget
     creations: KeyLocks
     uploads: AtOnce
+    downloads: AtOnce
     nonces: InMemoryNonceStore = field(default_factory=InMemoryNonceStore)
 
     def now_ms(self) -> int:

@@ -1,11 +1,15 @@
 """Receiving and sending files: what the routes of every dialect share."""
 
+from typing import Any
+
 from fastapi import Request
 from fastapi.responses import Response, StreamingResponse
+from starlette.types import Receive, Scope, Send
 
 from gateway.api.models import File as FileObject
 from gateway.api.multipart import received_upload
 from gateway.api.ranges import requested_span
+from gateway.api.rates import AtOnce
 from gateway.api.state import State
 from gateway.files import find_file, keep_upload, pieces
 from gateway.store.tables import File, FilePurpose
@@ -32,11 +36,29 @@ async def receive(request: Request, state: State, account_id: str, limit: int) -
     return file_object(row)
 
 
+class Download(StreamingResponse):
+    """A file's bytes as an answer, counted among its account's downloads while it is sent."""
+
+    def __init__(self, downloads: AtOnce, account_id: str, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._downloads = downloads
+        self._account_id = account_id
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the answer.
+
+        Raises:
+            GatewayError: 429 for too many downloads at once.
+        """
+        with self._downloads.enter(self._account_id):
+            await super().__call__(scope, receive, send)
+
+
 async def send(request: Request, state: State, account_id: str, file_id: str) -> Response:
     """Stream a file's bytes, or the range of them that was asked for.
 
     Raises:
-        GatewayError: 404, or 416 for a range beyond the file.
+        GatewayError: 404, or 416 for a range beyond the file; the answer's own 429.
     """
     row = await find_file(state.store, account_id, file_id)
     # Content never changes once it can be read, so the id is as good a validator as a hash.
@@ -59,7 +81,9 @@ async def send(request: Request, state: State, account_id: str, file_id: str) ->
     if request.method == "HEAD":
         return Response(status_code=status, headers=headers, media_type=media_type)
     start, end = (0, row.bytes) if span is None else (span.start, span.end)
-    return StreamingResponse(
+    return Download(
+        state.downloads,
+        account_id,
         pieces(state.store, row.object_key, start, end),
         status,
         headers=headers,

@@ -314,7 +314,7 @@ def test_readers_that_stall_are_given_up(
 
 
 def test_half_a_body_is_refused(gateway: LiveGateway, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gateway.api.middleware.BODY_PAUSE_SECONDS", 0.2)
+    monkeypatch.setattr("gateway.api.bodies.BODY_PAUSE_SECONDS", 0.2)
     head = (
         "POST /api/openai/v1/batches HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
         f"Authorization: {gateway.auth['Authorization']}\r\n"

@@ -1,0 +1,195 @@
+"""Clients that are slow on purpose: half requests, trickling bodies, answers that nobody reads.
+
+Each attack runs against a live gateway with small limits; a request of somebody else goes through
+while it lasts.
+"""
+
+import contextlib
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from http.client import HTTPConnection
+from urllib.parse import urlsplit
+
+import httpx
+import pytest
+from bittensor_core import Keypair
+from live_gateway import LiveGateway, live_gateway
+
+from gateway import connections
+from gateway.api import bodies, signed
+from gateway.api.middleware import FloodGate
+
+UNKNOWN = "00000000-0000-7000-8000-000000000000"
+
+
+@pytest.fixture(scope="module")
+def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveGateway]:
+    with live_gateway(tmp_path_factory.mktemp("gateway")) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def hotkey(gateway: LiveGateway) -> str:
+    """An honest node's hotkey, which everybody can read on the chain."""
+    key = Keypair.create_from_mnemonic(Keypair.generate_mnemonic()).ss58_address
+    gateway.register(key)
+    return key
+
+
+def connect(gateway: LiveGateway, sent: bytes = b"") -> socket.socket:
+    place = urlsplit(gateway.origin)
+    connection = socket.create_connection((place.hostname, place.port), timeout=30)
+    connection.sendall(sent)
+    return connection
+
+
+def slow_result(hotkey: str, arrived: bytes = b"{") -> bytes:
+    """The start of a result that is claimed to be of 60 MB, in an honest node's name."""
+    head = (
+        f"POST /nodes/v1/leases/{UNKNOWN}/result HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
+        f"X-Bittensor-Hotkey: {hotkey}\r\nContent-Length: 60000000\r\n\r\n"
+    )
+    return head.encode() + arrived
+
+
+def slow_create(gateway: LiveGateway) -> bytes:
+    return (
+        "POST /api/openai/v1/batches HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
+        f"Authorization: {gateway.auth['Authorization']}\r\n"
+        "Content-Type: application/json\r\nContent-Length: 100\r\n"
+        "Expect: 100-continue\r\n\r\n"
+    ).encode()
+
+
+def served(gateway: LiveGateway) -> bool:
+    """Whether somebody else's requests are answered, with and without a body."""
+    listed = httpx.get(f"{gateway.base_url}/files", headers=gateway.auth)
+    created = httpx.post(f"{gateway.base_url}/batches", json={}, headers=gateway.auth)
+    return (listed.status_code, created.status_code) == (200, 400)
+
+
+def read_all(connection: socket.socket) -> bytes:
+    received = b""
+    with contextlib.suppress(ConnectionResetError):
+        while piece := connection.recv(65_536):
+            received += piece
+    return received
+
+
+@pytest.mark.parametrize("start", [b"", b"GET /api/openai", b"GET / HTTP/1.1\r\nHost: x\r\n"])
+def test_idle_connections_make_room(
+    gateway: LiveGateway, start: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "MAX_CONNECTIONS", 100)
+    with ExitStack() as stack:
+        idle = [stack.enter_context(connect(gateway, start)) for _ in range(400)]
+        assert served(gateway)
+        assert read_all(idle[0]) == b""
+        idle[-1].setblocking(False)
+        with pytest.raises(BlockingIOError):
+            idle[-1].recv(1)
+
+
+def test_a_request_at_work_is_not_cut_off(
+    gateway: LiveGateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "MAX_CONNECTIONS", 20)
+    with ExitStack() as stack:
+        slow = stack.enter_context(connect(gateway, slow_create(gateway)))
+        assert slow.recv(1_000).startswith(b"HTTP/1.1 100 ")
+        for _ in range(60):
+            stack.enter_context(connect(gateway))
+        assert served(gateway)
+        slow.sendall(b"{" + b" " * 98 + b"}")
+        assert read_all(slow).startswith(b"HTTP/1.1 400 ")
+
+
+def test_the_connection_that_waited_longest_gives_way(
+    gateway: LiveGateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A client that sends one request after the other keeps its place among idle ones."""
+    monkeypatch.setattr(connections, "MAX_CONNECTIONS", 30)
+    place = urlsplit(gateway.origin)
+    with ExitStack() as stack:
+        own = HTTPConnection(place.netloc, timeout=30)
+        stack.callback(own.close)
+        own.connect()
+        first = own.sock
+        for _ in range(10):
+            own.request("GET", "/api/openai/v1/files", headers=gateway.auth)
+            with own.getresponse() as answer:
+                assert (answer.status, answer.read()[:1]) == (200, b"{")
+            for _ in range(10):
+                stack.enter_context(connect(gateway))
+        assert own.sock is first
+
+
+@pytest.mark.parametrize("kind", ["unproven", "customer"])
+def test_slow_bodies_take_nobodys_place(
+    gateway: LiveGateway, hotkey: str, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(FloodGate, "limit", 3)
+    start = slow_result(hotkey) if kind == "unproven" else slow_create(gateway)
+    with ExitStack() as stack:
+        for _ in range(40):
+            stack.enter_context(connect(gateway, start))
+        assert served(gateway)
+
+
+def test_the_slowest_body_is_given_up(
+    gateway: LiveGateway, hotkey: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bodies, "MAX_BODIES_AT_ONCE", 4)
+    with ExitStack() as stack:
+        fast = stack.enter_context(connect(gateway, slow_result(hotkey, b" " * 4_000_000)))
+        slow = [stack.enter_context(connect(gateway, slow_result(hotkey))) for _ in range(3)]
+        time.sleep(0.3)
+        late = [stack.enter_context(connect(gateway, slow_result(hotkey))) for _ in range(3)]
+        for connection in slow:
+            answer = read_all(connection)
+            assert answer.startswith(b"HTTP/1.1 503 ")
+            assert b"gateway_busy" in answer
+        for connection in (fast, *late):
+            connection.setblocking(False)
+            with pytest.raises(BlockingIOError):
+                connection.recv(1)
+        assert served(gateway)
+
+
+def test_a_signed_body_has_the_life_of_its_signature(
+    gateway: LiveGateway, hotkey: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(signed, "SIGNATURE_SECONDS", 0.2)
+    with connect(gateway, slow_result(hotkey)) as connection:
+        answer = read_all(connection)
+    assert answer.startswith(b"HTTP/1.1 400 ")
+    assert b"body_too_slow" in answer
+
+
+def test_readers_that_stall_take_nobodys_place(
+    gateway: LiveGateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Downloads wait for their readers outside the gate, but each account has a number of them."""
+    file_id = gateway.client().files.create(file=b"x" * 30_000_000, purpose="batch").id
+    monkeypatch.setattr(FloodGate, "limit", 3)
+    monkeypatch.setattr(gateway.state.downloads, "_limit", 8)
+    head = (
+        f"GET /api/openai/v1/files/{file_id}/content HTTP/1.1\r\nHost: x\r\n"
+        f"Authorization: {gateway.auth['Authorization']}\r\n\r\n"
+    ).encode()
+    with ExitStack() as stack:
+        for _ in range(8):
+            stalled = stack.enter_context(connect(gateway, head))
+            assert stalled.recv(100).startswith(b"HTTP/1.1 200 ")
+        assert served(gateway)
+        url = f"{gateway.base_url}/files/{file_id}/content"
+        refused = httpx.get(url, headers=gateway.auth)
+        assert (refused.status_code, refused.json()["error"]["code"]) == (429, "rate_limited")
+        assert "8 downloads are under way" in refused.json()["error"]["message"]
+        other = gateway.new_key("another")
+        listed = httpx.get(
+            f"{gateway.base_url}/files", headers={"Authorization": f"Bearer {other}"}
+        )
+        assert listed.status_code == 200
