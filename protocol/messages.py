@@ -12,7 +12,7 @@ from protocol.sampling import MAX_TOKENS_LIMIT, Sampling, Seed
 
 WIRE_VERSION = 2
 MAX_UNIT_SAMPLES = 4_096
-MAX_MARKS = 256
+MAX_MARKS = 8_192
 MARK_STRATA = 12
 MARK_BINS = 14
 MAX_VOCABULARY = 2**31
@@ -133,11 +133,15 @@ class Work(Message):
 
 
 class Lease(Message):
-    """A generation lease; ``signature`` is the gateway's over ``documents.lease_statement``."""
+    """A generation lease; ``signature`` is the gateway's over ``documents.lease_statement``.
+
+    Heartbeats renew it from ``expires_at`` on, but never past ``ends_at``.
+    """
 
     lease_id: Identifier
     attempt: Annotated[int, Field(ge=1, strict=True)]
     expires_at: float
+    ends_at: float
     heartbeat_seconds: float
     issued_at: int
     work: Work
@@ -191,11 +195,15 @@ class LeaseRecord(Message):
 
 
 class AuditLease(Message):
-    """An audit lease: the work, the terms it was leased by, and what a miner claims for it."""
+    """An audit lease: the work, the terms it was leased by, and what a miner claims for it.
+
+    Heartbeats renew it from ``expires_at`` on, but never past ``ends_at``.
+    """
 
     lease_id: Identifier
     attempt: Annotated[int, Field(ge=1, strict=True)]
     expires_at: float
+    ends_at: float
     heartbeat_seconds: float
     work: Work
     miner: Hotkey

@@ -34,7 +34,7 @@ async def announce(call: Signed, state: StateOf) -> Response:
     """Note what a node is and can serve."""
     message = await call.read(Announcement)
     call.require(message.role)
-    await dispatch.announce(state.store, call.hotkey, message, state.now_ms())
+    await dispatch.announce(state.store, call.hotkey, call.neuron.coldkey, message, state.now_ms())
     return Response(status_code=204)
 
 

@@ -8,10 +8,10 @@ from sqlmodel.ext.asyncio.session import AsyncSession
 
 from gateway.orders import transitions, units
 from gateway.orders.content import unit_work
-from gateway.orders.leases import issued_at, may_hold_more, statement_of
+from gateway.orders.leases import issued_at, may_hold_more, refuse_unreliable, statement_of
 from gateway.orders.nodes import can_serve, has_loaded, known_node, live_nodes
 from gateway.orders.planner import share_of, unit_lines
-from gateway.orders.policy import Policy
+from gateway.orders.policy import Policy, generation_end, is_excluded
 from gateway.orders.rows import lock_order
 from gateway.store.engine import Store
 from gateway.store.tables import (
@@ -43,15 +43,17 @@ async def lease_generation(
 ) -> LeaseMessage | None:
     """Lease a miner the most urgent unit of the model it has loaded; None when none waits.
 
-    Units that were void or lapsed go first, to another miner than those who failed them while one
-    lives; then a new unit is cut. None, too, while many units of the model wait for audit, and for
-    a miner that holds as many leases as it may.
+    Units that were void or lapsed go first, for a while to miners of other owners than those who
+    failed them, where such live; then a new unit is cut. None, too, while many units of the model
+    wait for audit, and for a miner that holds as many leases as it may.
 
     Raises:
-        GatewayError: 403 where the node has not announced itself as a miner or is suspended.
+        GatewayError: 403 where the node has not announced itself as a miner, is suspended, or left
+            too many leases unanswered.
     """
     async with store.read() as session:
         node = await known_node(session, hotkey, NodeRole.MINER)
+        await refuse_unreliable(session, hotkey, LeaseKind.GENERATE, policy, now_ms)
         if await audit_backlog(session, request.loaded) >= policy.audit_backlog:
             return None
         miners = await live_nodes(session, NodeRole.MINER, policy, now_ms)
@@ -114,7 +116,7 @@ async def _claim(
             return None
         if not await may_hold_more(session, node.hotkey, LeaseKind.GENERATE, policy):
             return None
-        unit = await _open_unit(session, order, node, others)
+        unit = await _open_unit(session, order, node, others, policy, now_ms)
         if unit is None and order.cursor_line < order.lines_usable:
             speeds = [other.tokens_per_second for other in others if has_loaded(other, order)]
             share = share_of(node.tokens_per_second, speeds)
@@ -126,14 +128,19 @@ async def _claim(
         unit.attempt += 1
         session.add_all((order, unit))
         await session.flush()
+        ends_at_ms = generation_end(
+            policy, unit.samples, order.max_tokens, order.expires_at_ms, now_ms
+        )
         lease = Lease(
             unit_id=unit.id,
             order_id=order.id,
             kind=LeaseKind.GENERATE,
             hotkey=node.hotkey,
+            coldkey=node.coldkey,
             attempt=unit.attempt,
             granted_at_ms=now_ms,
-            expires_at_ms=now_ms + policy.lease_ms,
+            expires_at_ms=min(now_ms + policy.lease_ms, ends_at_ms),
+            ends_at_ms=ends_at_ms,
             progress_at_ms=now_ms,
         )
         session.add(lease)
@@ -143,7 +150,12 @@ async def _claim(
 
 
 async def _open_unit(
-    session: AsyncSession, order: Order, node: Node, others: list[Node]
+    session: AsyncSession,
+    order: Order,
+    node: Node,
+    others: list[Node],
+    policy: Policy,
+    now_ms: int,
 ) -> Unit | None:
     statement = (
         select(Unit)
@@ -152,10 +164,11 @@ async def _open_unit(
         .limit(UNITS_LOOKED_AT)
         .with_for_update(key_share=True)
     )
-    able = {other.hotkey for other in others if can_serve(other, order)}
+    able = {other.coldkey for other in others if can_serve(other, order)}
     for unit in (await session.exec(statement)).all():
         failed = set(units.failures(unit))
-        if node.hotkey not in failed or able <= failed:
+        waits = not able <= failed and is_excluded(policy, unit.offered_at_ms, now_ms)
+        if node.coldkey not in failed or not waits:
             return unit
     return None
 
@@ -174,6 +187,7 @@ async def _handed_out(
         lease_id=lease.id,
         attempt=lease.attempt,
         expires_at=lease.expires_at_ms / 1000,
+        ends_at=lease.ends_at_ms / 1000,
         heartbeat_seconds=policy.heartbeat_ms / 1000,
         issued_at=issued_at(lease),
         work=work,

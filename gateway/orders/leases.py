@@ -8,7 +8,7 @@ from sqlmodel.ext.asyncio.session import AsyncSession
 
 from gateway.errors import GatewayError
 from gateway.orders import life, units
-from gateway.orders.policy import Policy
+from gateway.orders.policy import SECOND, Policy, is_unreliable
 from gateway.orders.rows import lock_order
 from gateway.store.engine import Store
 from gateway.store.tables import Lease, LeaseKind, LeaseState, Order, Unit, UnitState
@@ -118,10 +118,38 @@ async def may_hold_more(
     return (await session.exec(statement)).one() < policy.leases_at_once
 
 
+async def refuse_unreliable(
+    session: AsyncSession, hotkey: str, kind: LeaseKind, policy: Policy, now_ms: int
+) -> None:
+    """Refuse a node that gave back, or let lapse, too many of its latest leases of a kind.
+
+    Raises:
+        GatewayError: 403 ``leases_unanswered``.
+    """
+    statement = (
+        select(Lease.state, func.count())
+        .where(
+            col(Lease.hotkey) == hotkey,
+            col(Lease.ended_at_ms) > now_ms - policy.unanswered_ms,
+            col(Lease.kind) == kind,
+        )
+        .group_by(col(Lease.state))
+    )
+    ended = {state: count for state, count in (await session.exec(statement)).all()}
+    unanswered = sum(ended.get(state, 0) for state in (LeaseState.RELEASED, LeaseState.EXPIRED))
+    if is_unreliable(policy, ended.get(LeaseState.ANSWERED, 0), unanswered):
+        raise GatewayError(
+            403,
+            "leases_unanswered",
+            f"{unanswered} leases of this node ended without an answer within "
+            f"{policy.unanswered_ms // SECOND} s; it is given work again once they are older.",
+        )
+
+
 async def heartbeat(
     store: Store, hotkey: str, lease_id: str, message: Heartbeat, policy: Policy, now_ms: int
 ) -> HeartbeatAnswer:
-    """Renew a lease and note its progress; one without progress for long is ended.
+    """Renew a lease and note its progress; one without progress for long, or at its end, is ended.
 
     Raises:
         GatewayError: 404 for a lease that this node does not hold.
@@ -130,11 +158,13 @@ async def heartbeat(
         held = await hold_own(session, hotkey, lease_id)
         lease = held.lease
         if held.live:
-            if message.tokens > lease.tokens:
-                lease.tokens = message.tokens
+            tokens = _credible(held, message.tokens)
+            if tokens > lease.tokens:
+                lease.tokens = tokens
                 lease.progress_at_ms = now_ms
-            if now_ms - lease.progress_at_ms < policy.stall_ms:
-                lease.expires_at_ms = now_ms + policy.lease_ms
+            stalled = now_ms - lease.progress_at_ms >= policy.stall_ms
+            if not stalled and now_ms < lease.ends_at_ms:
+                lease.expires_at_ms = min(now_ms + policy.lease_ms, lease.ends_at_ms)
             else:
                 await _lapse(session, held, now_ms)
             held.save(session)
@@ -142,8 +172,15 @@ async def heartbeat(
     return HeartbeatAnswer(expires_at=lease.expires_at_ms / 1000, stop=stop)
 
 
+def _credible(held: Held, tokens: int) -> int:
+    """Return a holder's progress, no more than there is to generate."""
+    if held.lease.kind == LeaseKind.AUDIT:
+        return tokens
+    return min(tokens, held.unit.samples * held.order.max_tokens)
+
+
 async def release(store: Store, hotkey: str, lease_id: str, now_ms: int) -> None:
-    """Take a lease back unfinished; nothing is held against the node. A repeat changes nothing.
+    """Take a lease back unfinished, which is no failed try of its unit. A repeat changes nothing.
 
     Raises:
         GatewayError: 404 for a lease that this node does not hold.
@@ -155,7 +192,7 @@ async def release(store: Store, hotkey: str, lease_id: str, now_ms: int) -> None
             if held.lease.kind == LeaseKind.GENERATE:
                 units.reopen(held.order, held.unit, now_ms)
             else:
-                held.unit.state = UnitState.SUBMITTED
+                units.offer(held.unit, UnitState.SUBMITTED, now_ms)
             held.save(session)
     store.announce_news()
 
@@ -185,7 +222,7 @@ async def reap(store: Store, lease_id: str, now_ms: int) -> bool:
 async def _lapse(session: AsyncSession, held: Held, now_ms: int) -> None:
     held.end(LeaseState.EXPIRED, now_ms)
     if held.lease.kind == LeaseKind.GENERATE:
-        units.fail_try(held.order, held.unit, held.lease.hotkey, now_ms)
+        units.fail_try(held.order, held.unit, held.lease.coldkey, now_ms)
     else:
         units.audit_again(held.order, held.unit, now_ms)
     await life.settle(session, held.order, now_ms)

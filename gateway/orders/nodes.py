@@ -15,10 +15,13 @@ from protocol.messages import Announcement
 from scoring.reputation import may_lease
 
 
-async def announce(store: Store, hotkey: str, announcement: Announcement, now_ms: int) -> None:
+async def announce(
+    store: Store, hotkey: str, coldkey: str, announcement: Announcement, now_ms: int
+) -> None:
     """Note what a node is and can serve, and that it is alive. Its record stays."""
     loaded = announcement.loaded
     values = {
+        "coldkey": coldkey,
         "role": announcement.role,
         "stack_json": announcement.stack.model_dump_json(),
         "architectures_json": json.dumps(announcement.architectures),

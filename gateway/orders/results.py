@@ -148,7 +148,7 @@ async def _submit(session: AsyncSession, held: Held, result: Result, key: str, n
     lease.object_key = key
     lease.root = result.root
     lease.answer = f"{len(result.samples)} samples of {tokens} tokens wait for audit"
-    unit.state = UnitState.SUBMITTED
+    units.offer(unit, UnitState.SUBMITTED, now_ms)
     unit.submitted_at_ms = now_ms
     unit.result_lease_id = lease.id
     unit.audits = 0
@@ -164,7 +164,7 @@ async def _refuse(session: AsyncSession, held: Held, broken: str, now_ms: int) -
     held.end(LeaseState.REFUSED, now_ms)
     held.lease.answer = f"The whole unit is refused: {broken}."
     held.order.samples_void += held.unit.samples
-    units.fail_try(held.order, held.unit, held.lease.hotkey, now_ms)
+    units.fail_try(held.order, held.unit, held.lease.coldkey, now_ms)
     node = await lock_node(session, held.lease.hotkey)
     if node is not None:
         voids = reputation.VOID * held.unit.samples

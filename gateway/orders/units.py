@@ -25,11 +25,12 @@ def root_unit(order: Order, lines: int, now_ms: int) -> Unit:
         outcomes=UNDECIDED * samples,
         verified_bits=no_bits(samples),
         created_at_ms=now_ms,
+        offered_at_ms=now_ms,
     )
 
 
-def child_unit(order: Order, parent: Unit, places: list[int], miner: str, now_ms: int) -> Unit:
-    """Return a unit of the samples at ``places`` of ``parent``, which were void as ``miner``'s."""
+def child_unit(order: Order, parent: Unit, places: list[int], owner: str, now_ms: int) -> Unit:
+    """Return a unit of the samples at ``places`` of ``parent``, void as a miner's of ``owner``."""
     held = ordinals(parent, order.n)[np.asarray(places)]
     return Unit(
         order_id=order.id,
@@ -42,28 +43,29 @@ def child_unit(order: Order, parent: Unit, places: list[int], miner: str, now_ms
         outcomes=UNDECIDED * len(places),
         attempt=parent.attempt,
         tries=parent.tries + 1,
-        failed_by=_with_failure(parent, miner),
+        failed_by=_with_failure(parent, owner),
         created_at_ms=now_ms,
+        offered_at_ms=now_ms,
     )
 
 
 def failures(unit: Unit) -> list[str]:
-    """Return the hotkeys of the miners that failed this unit or one it descends from."""
+    """Return the coldkeys of the miners that failed this unit or one it descends from."""
     return json.loads(unit.failed_by)
 
 
 def reopen(order: Order, unit: Unit, now_ms: int) -> None:
     """Offer a unit again, where its order still generates; else close it."""
     if order.status == OrderStatus.IN_PROGRESS:
-        unit.state = UnitState.OPEN
+        offer(unit, UnitState.OPEN, now_ms)
     else:
         close(unit, now_ms)
 
 
-def fail_try(order: Order, unit: Unit, miner: str, now_ms: int) -> None:
-    """Offer a unit again that ``miner`` did not deliver; after ``MAX_TRIES`` give it up."""
+def fail_try(order: Order, unit: Unit, owner: str, now_ms: int) -> None:
+    """Offer a unit again that a miner of ``owner`` did not deliver; after ``MAX_TRIES`` end it."""
     unit.tries += 1
-    unit.failed_by = _with_failure(unit, miner)
+    unit.failed_by = _with_failure(unit, owner)
     if unit.tries >= MAX_TRIES:
         give_up(order, unit, now_ms)
     else:
@@ -76,7 +78,13 @@ def audit_again(order: Order, unit: Unit, now_ms: int) -> None:
     if unit.audits >= MAX_AUDITS:
         give_up(order, unit, now_ms)
     else:
-        unit.state = UnitState.SUBMITTED
+        offer(unit, UnitState.SUBMITTED, now_ms)
+
+
+def offer(unit: Unit, state: UnitState, now_ms: int) -> None:
+    """Let a unit wait for a miner (``OPEN``) or for a validator (``SUBMITTED``)."""
+    unit.state = state
+    unit.offered_at_ms = now_ms
 
 
 def give_up(order: Order, unit: Unit, now_ms: int) -> None:
@@ -92,5 +100,5 @@ def close(unit: Unit, now_ms: int) -> None:
     unit.closed_at_ms = now_ms
 
 
-def _with_failure(unit: Unit, miner: str) -> str:
-    return json.dumps(sorted({*failures(unit), miner}))
+def _with_failure(unit: Unit, owner: str) -> str:
+    return json.dumps(sorted({*failures(unit), owner}))

@@ -160,7 +160,7 @@ async def _apply(
     order.samples_verified += len(newly[VERIFIED])
     order.samples_void += len(newly[VOID])
     order.tokens_verified += tokens
-    _generate_again(session, held, newly[VOID], audited.hotkey, now_ms)
+    _generate_again(session, held, newly[VOID], audited.coldkey, now_ms)
     if UNDECIDED in unit.outcomes:
         units.audit_again(order, unit, now_ms)
     else:
@@ -201,7 +201,7 @@ async def _mark_verified(session: AsyncSession, held: Held, places: list[int]) -
 
 
 def _generate_again(
-    session: AsyncSession, held: Held, places: list[int], miner: str, now_ms: int
+    session: AsyncSession, held: Held, places: list[int], owner: str, now_ms: int
 ) -> None:
     """Put void samples into a child unit, or count them as missing where it was the last try."""
     unit, order = held.unit, held.order
@@ -214,7 +214,7 @@ def _generate_again(
         ]
         unit.outcomes = "".join(letters)
     elif order.status == OrderStatus.IN_PROGRESS:
-        session.add(units.child_unit(order, unit, places, miner, now_ms))
+        session.add(units.child_unit(order, unit, places, owner, now_ms))
 
 
 async def _remember(session: AsyncSession, miner: str, newly: dict[str, list[int]]) -> None:

@@ -148,14 +148,19 @@ STACK = Stack(
 
 @dataclass(frozen=True)
 class Node:
-    """A node's name and key; what it generates or judges is made up by ``World``."""
+    """A node's name, key and owner; what it generates or judges is made up by ``World``."""
 
     keypair: Keypair
     role: Role
+    owner: str | None = None
 
     @property
     def hotkey(self) -> str:
         return self.keypair.ss58_address
+
+    @property
+    def coldkey(self) -> str:
+        return self.owner or f"owner of {self.hotkey}"
 
 
 class World:
@@ -262,9 +267,11 @@ class World:
         owner = account_id or self.account_id
         return await place(self.store, owner, quote, placement, self.policy, self.now)
 
-    async def node(self, role: Role, *, loaded: bool = True, able: bool = True) -> Node:
-        """Make and announce a node."""
-        node = Node(new_keypair(), role)
+    async def node(
+        self, role: Role, *, loaded: bool = True, able: bool = True, owner: str | None = None
+    ) -> Node:
+        """Make and announce a node, by default of an owner of its own."""
+        node = Node(new_keypair(), role, owner)
         await self.announce(node, loaded=loaded, able=able)
         return node
 
@@ -276,7 +283,7 @@ class World:
             loaded=LoadedModel(model=MODEL, revision=REVISION) if loaded else None,
             max_samples=256,
         )
-        await dispatch.announce(self.store, node.hotkey, announcement, self.now)
+        await dispatch.announce(self.store, node.hotkey, node.coldkey, announcement, self.now)
 
     def request(self, node: Node, max_samples: int = 256) -> LeaseRequest:
         loaded = LoadedModel(model=MODEL, revision=REVISION)

@@ -8,7 +8,7 @@ from sqlmodel import col
 from gateway.errors import GatewayError
 from gateway.orders import dispatch, leases
 from gateway.orders.planner import share_of, unit_lines
-from gateway.orders.policy import MAX_TRIES, Policy
+from gateway.orders.policy import HOUR, MAX_TRIES, MINUTE, Policy, audit_end, generation_end
 from gateway.store.tables import Lease, LeaseState, Node, Order, Unit
 from protocol.documents import lease_statement
 from protocol.draw.key import draw_key, prompt_digest
@@ -173,6 +173,88 @@ async def test_a_lease_without_progress_is_ended(world):
     assert row.state == LeaseState.EXPIRED
 
 
+async def test_no_progress_keeps_a_lease_past_its_end(world):
+    order = await world.place(prompts(4))
+    squatter, honest = await world.node("miner"), await world.node("miner")
+    lease = await world.lease(squatter)
+    assert lease.ends_at * 1000 == world.now + world.policy.shortest_term_ms
+    for step in range(1, 100):
+        world.now += world.policy.lease_ms - 1
+        answer = await beat(world, squatter, lease, tokens=step)
+        assert answer.expires_at <= lease.ends_at
+        if answer.stop:
+            break
+        assert world.now < lease.ends_at * 1000
+    (row,) = await world.rows(Lease)
+    assert row.state == LeaseState.EXPIRED
+    # No more tokens than there are to generate are believed.
+    assert row.tokens <= 4 * order.max_tokens
+    await world.announce(honest)
+    assert (await world.lease(honest)).work.unit_id == lease.work.unit_id
+
+
+async def test_an_audit_ends_however_often_it_is_renewed(world):
+    await world.place(prompts(4))
+    miner, validator = await world.node("miner"), await world.node("validator")
+    await world.generate(miner)
+    audit = await world.lease_audit(validator)
+    stopped = []
+    while not stopped or not stopped[-1]:
+        world.now += world.policy.lease_ms - 1
+        stopped.append((await beat(world, validator, audit, len(stopped) + 1)).stop)
+        assert world.now <= audit.ends_at * 1000 + world.policy.lease_ms
+    (unit,) = await world.rows(Unit)
+    assert unit.state == "submitted"
+
+
+@pytest.mark.parametrize(
+    ("tokens", "hours_left", "minutes"),
+    [
+        (1, 24, 10),  # never sooner than the shortest term
+        (36_000, 24, 60),  # at the slowest speed
+        (10_000_000, 24, 360),  # at most a quarter of the window
+        (10_000_000, 0.5, 10),
+        (10_000_000, 0.1, 6),  # and never past it
+    ],
+)
+def test_the_end_of_a_lease(tokens, hours_left, minutes):
+    policy = Policy()
+    end = generation_end(policy, 1, tokens, round(hours_left * HOUR), 0)
+    assert end == minutes * MINUTE
+    assert audit_end(policy, 10 * tokens, round(hours_left * HOUR), 0) == end
+
+
+async def test_leases_given_back_are_counted(world):
+    world.policy = Policy(unit_samples=1, unanswered_leases=3)
+    await world.place(prompts(12))
+    miner, validator = await world.node("miner"), await world.node("validator")
+    await world.generate(miner)
+    for node, lease_one in ((miner, world.lease), (validator, world.lease_audit)):
+        for _ in range(3):
+            lease = await lease_one(node)
+            await dispatch.release(world.store, node.hotkey, lease.lease_id, world.now)
+        with pytest.raises(GatewayError, match="3 leases of this node") as error:
+            await lease_one(node)
+        assert (error.value.status, error.value.code) == (403, "leases_unanswered")
+    other = await world.node("miner")
+    assert await world.lease(other) is not None
+    world.now += world.policy.unanswered_ms
+    for node, lease_one in ((miner, world.lease), (validator, world.lease_audit)):
+        await world.announce(node)
+        assert await lease_one(node) is not None
+
+
+async def test_a_node_that_answers_as_much_may_give_back(world):
+    world.policy = Policy(unit_samples=1, unanswered_leases=3)
+    await world.place(prompts(12))
+    miner = await world.node("miner")
+    for _ in range(4):
+        await world.generate(miner)
+        lease = await world.lease(miner)
+        await dispatch.release(world.store, miner.hotkey, lease.lease_id, world.now)
+    assert await world.lease(miner) is not None
+
+
 async def test_a_released_unit_waits_again_and_blames_nobody(world):
     await world.place(prompts(4))
     miner = await world.node("miner")
@@ -224,6 +306,34 @@ async def test_a_failed_unit_goes_to_another_miner_while_one_lives(world):
     await world.announce(failed)
     assert await world.lease(failed) is not None
     assert other.hotkey != failed.hotkey
+
+
+async def test_an_idle_miner_keeps_a_failed_unit_from_nobody_for_long(world):
+    await world.place(prompts(4))
+    only, idle = await world.node("miner"), await world.node("miner")
+    await world.lease(only)
+    world.now += world.policy.lease_ms
+    await reap(world)
+    for waited in range(0, world.policy.exclusion_ms, world.policy.lease_ms):
+        assert await world.lease(only) is None, waited
+        world.now += world.policy.lease_ms
+        for node in (only, idle):
+            await world.announce(node)
+    assert await world.lease(only) is not None
+
+
+async def test_another_hotkey_of_the_same_owner_is_no_other_miner(world):
+    await world.place(prompts(4))
+    failed = await world.node("miner", owner="one")
+    twin = await world.node("miner", owner="one")
+    await world.lease(failed)
+    world.now += world.policy.lease_ms
+    await reap(world)
+    # Nobody else lives, so either may have it.
+    other = await world.node("miner", owner="two")
+    for node in (failed, twin):
+        assert await world.lease(node) is None
+    assert await world.lease(other) is not None
 
 
 async def test_a_miner_that_could_not_serve_the_model_does_not_count(world):

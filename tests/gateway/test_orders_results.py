@@ -247,6 +247,27 @@ async def test_a_validator_never_audits_its_own_hotkeys_work(world):
     assert await world.lease_audit(await world.node("validator")) is not None
 
 
+async def test_a_validator_never_audits_its_owners_work(world):
+    await world.place(PROMPTS)
+    miner = await world.node("miner", owner="one")
+    await world.generate(miner)
+    assert await world.lease_audit(await world.node("validator", owner="one")) is None
+    assert await world.lease_audit(await world.node("validator", owner="two")) is not None
+
+
+async def test_an_idle_validator_keeps_no_result_from_the_only_one_at_work(world):
+    await world.place(PROMPTS)
+    miner = await world.node("miner")
+    only, idle = await world.node("validator"), await world.node("validator")
+    await world.generate(miner)
+    await world.audit(only, "inconclusive")
+    assert await world.lease_audit(only) is None
+    world.now += world.policy.exclusion_ms
+    for node in (only, idle):
+        await world.announce(node)
+    assert await world.lease_audit(only) is not None
+
+
 async def test_inconclusive_samples_are_audited_by_another_validator(world):
     order = await world.place(PROMPTS)
     miner = await world.node("miner")

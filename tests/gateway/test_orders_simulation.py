@@ -7,7 +7,7 @@ from sqlmodel import col
 
 from gateway.errors import GatewayError
 from gateway.orders import background, dispatch, leases
-from gateway.orders.policy import Policy
+from gateway.orders.policy import HOUR, Policy
 from gateway.orders.samples import MISSING, UNDECIDED, VERIFIED, ordinals, read_bits
 from gateway.store.tables import Lease, LeaseState, Unit, UnitState, Verdict
 from protocol.messages import Heartbeat
@@ -48,7 +48,12 @@ class Chaos:
         try:
             await act()
         except GatewayError as error:
-            assert error.code in {"lease_over", "miner_suspended", "malformed_result"}
+            assert error.code in {
+                "lease_over",
+                "miner_suspended",
+                "malformed_result",
+                "leases_unanswered",
+            }
 
     async def lease(self) -> None:
         miner = self.random.choice(self.miners)
@@ -181,3 +186,80 @@ async def test_the_books_balance_whatever_nodes_do(sqlite_world, seed: int):
 
 async def test_the_books_balance_on_either_database(world):
     await simulate(world, 1_000)
+
+
+class Squatters:
+    """Nodes that take up work and do none: what they hold must come free in time.
+
+    Two miners lease what they can and beat with invented progress, one lives and never leases, one
+    leases and lets go. Two validators lease and give back, or hold with invented progress; one
+    lives and never leases.
+    """
+
+    def __init__(self, world) -> None:
+        self.world = world
+        self.held = []
+        self.clock = 0
+
+    async def begin(self):
+        node = self.world.node
+        self.holders = [(await node("miner"), self.world.lease) for _ in range(2)]
+        self.holders.append((await node("validator"), self.world.lease_audit))
+        self.throwers = [(await node("miner"), self.world.lease)]
+        self.throwers.append((await node("validator"), self.world.lease_audit))
+        idle = [await node("miner"), await node("validator")]
+        self.nodes = [one for one, _ in self.holders + self.throwers] + idle
+
+    async def act(self) -> None:
+        self.clock += 1
+        for node in self.nodes:
+            await self.world.announce(node)
+        for node, lease_one in self.holders:
+            lease = await unless_refused(lease_one(node))
+            if lease is not None:
+                self.held.append((node, lease))
+        for node, lease_one in self.throwers:
+            while (lease := await unless_refused(lease_one(node))) is not None:
+                store, now = self.world.store, self.world.now
+                await dispatch.release(store, node.hotkey, lease.lease_id, now)
+        for node, lease in list(self.held):
+            tokens = Heartbeat(tokens=self.clock)
+            answer = await leases.heartbeat(
+                self.world.store,
+                node.hotkey,
+                lease.lease_id,
+                tokens,
+                self.world.policy,
+                self.world.now,
+            )
+            if answer.stop:
+                self.held.remove((node, lease))
+
+
+async def unless_refused(lease):
+    try:
+        return await lease
+    except GatewayError as error:
+        assert error.code == "leases_unanswered"
+        return None
+
+
+async def test_squatters_cannot_keep_an_order_from_one_honest_pair(sqlite_world):
+    world = sqlite_world
+    world.policy = Policy(unit_samples=4, leases_at_once=4)
+    order = await world.place([[1 + place, 2] for place in range(48)])
+    squatters = Squatters(world)
+    await squatters.begin()
+    miner, validator = await world.node("miner"), await world.node("validator")
+    while (order := await world.order(order)).status in ("validating", "in_progress"):
+        await squatters.act()
+        for node in (miner, validator):
+            await world.announce(node)
+        await world.generate(miner)
+        await world.audit(validator)
+        world.now += world.policy.lease_ms - 1
+        await background.reap(world.store, lambda: world.now / 1000)
+        await background.end_orders(world.store, world.policy, lambda: world.now / 1000)
+    assert (order.ending, order.samples_verified, order.samples_missing) == ("completed", 48, 0)
+    # With a minute a unit the honest pair needs 12; the squatters cost it less than two hours.
+    assert world.now - order.created_at_ms < 2 * HOUR

@@ -158,6 +158,7 @@ async def test_news_wakes_the_waiter(sqlite_store: Store):
 def _node(hotkey: str) -> Node:
     return Node(
         hotkey=hotkey,
+        coldkey="owner",
         role="miner",
         stack_json="{}",
         architectures_json="[]",

@@ -132,6 +132,7 @@ class FakeGateway:
                 lease_id=lease_id,
                 attempt=1,
                 expires_at=issued + LEASE_SECONDS,
+                ends_at=issued + 60 * LEASE_SECONDS,
                 heartbeat_seconds=self._heartbeat_seconds,
                 issued_at=issued,
                 work=work,

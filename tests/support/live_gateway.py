@@ -65,8 +65,8 @@ class LiveGateway:
         return self.run(make())
 
     def register(self, hotkey: str, *, validator_permit: bool = False) -> None:
-        """Register a hotkey on the chain, known to the gateway at once."""
-        self.chain.register(hotkey, "owner", validator_permit=validator_permit)
+        """Register a hotkey of an owner of its own on the chain, known to the gateway at once."""
+        self.chain.register(hotkey, f"owner of {hotkey}", validator_permit=validator_permit)
         self.state.neurons.forget()
 
     def client(self, key: str | None = None, **options: Any) -> openai.OpenAI:

@@ -29,11 +29,13 @@ class LeaseState(StrEnum):
 class Lease(Table, table=True):
     """One lease of one unit to one hotkey.
 
-    A generation lease carries the gateway's ``signature`` over its statement from the time its work
-    was handed out. ``tokens`` is the progress the holder reported last, at ``progress_at_ms``.
-    ``answer_sha256`` is of the document that ended the lease and ``answer`` what was replied, so
-    that a replay of the same bytes gets the same reply. ``object_key`` is that document, ``root``
-    the Merkle root in it. ``audited_lease_id`` is the generation lease that an audit lease judges.
+    ``coldkey`` owned the hotkey when the lease was granted. No heartbeat renews it past
+    ``ends_at_ms``. A generation lease carries the gateway's ``signature`` over its statement from
+    the time its work was handed out. ``tokens`` is the progress the holder reported last, at
+    ``progress_at_ms``. ``answer_sha256`` is of the document that ended the lease and ``answer``
+    what was replied, so that a replay of the same bytes gets the same reply. ``object_key`` is that
+    document, ``root`` the Merkle root in it. ``audited_lease_id`` is the generation lease that an
+    audit lease judges.
     """
 
     __table_args__ = (
@@ -41,6 +43,7 @@ class Lease(Table, table=True):
         one_of("state", LeaseState),
         Index(None, "state", "expires_at_ms"),
         Index(None, "hotkey", "state"),
+        Index(None, "hotkey", "ended_at_ms"),
         # The judge of all claims: no two generation leases of a unit share an attempt.
         Index(
             None,
@@ -57,10 +60,12 @@ class Lease(Table, table=True):
     order_id: str = word(foreign_key="orders.id", index=True)
     kind: str = word()
     hotkey: str = word()
+    coldkey: str = word()
     attempt: int = big()
     state: str = word(LeaseState.LIVE)
     granted_at_ms: int = big()
     expires_at_ms: int = big()
+    ends_at_ms: int = big()
     progress_at_ms: int = big()
     tokens: int = big(0)
     signature: str | None = word(None)

@@ -15,7 +15,7 @@ class NodeRole(StrEnum):
 
 
 class Node(Table, table=True):
-    """A node by its hotkey, as it announced itself last.
+    """A node by its hotkey, as it announced itself last; ``coldkey`` owns it on the chain.
 
     ``outcomes`` are the latest judged samples of a miner, one letter each, oldest first (see
     ``scoring/reputation.py``). ``tokens_per_second`` is a moving average over its leases.
@@ -24,6 +24,7 @@ class Node(Table, table=True):
     __table_args__ = (one_of("role", NodeRole), Index(None, "role", "seen_at_ms"))
 
     hotkey: str = word(primary_key=True)
+    coldkey: str = word()
     role: str = word()
     stack_json: str = text()
     architectures_json: str = text()

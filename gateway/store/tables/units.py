@@ -23,10 +23,11 @@ class Unit(Table, table=True):
     A root unit holds all samples of the lines ``[first_line, end_line)`` of its order. A child unit
     holds the samples that were void in its parent: ``ordinals`` are theirs (u32 little-endian,
     ascending, see Order), and its lines span them. ``attempt`` numbers the leases of the chain and
-    is the fencing token; ``tries`` counts the ones that failed. ``failed_by`` are the hotkeys of
-    those (a JSON list). ``outcomes`` has one letter a sample (see ``orders/outcomes.py``).
-    ``verified_bits`` is kept on the root: bit ``i`` (little-endian) is its sample ``i``, whoever
-    of the chain delivered it. ``result_lease_id`` is the lease whose result is being audited.
+    is the fencing token; ``tries`` counts the ones that failed. ``failed_by`` are the coldkeys of
+    those (a JSON list). ``offered_at_ms`` is when it began to wait for a miner or a validator.
+    ``outcomes`` has one letter a sample (see ``orders/samples.py``). ``verified_bits`` is kept on
+    the root: bit ``i`` (little-endian) is its sample ``i``, whoever of the chain delivered it.
+    ``result_lease_id`` is the lease whose result is being audited.
     """
 
     __table_args__ = (
@@ -57,5 +58,6 @@ class Unit(Table, table=True):
     result_lease_id: str | None = word(None)
     verified_bits: bytes | None = blob(None)
     created_at_ms: int = big()
+    offered_at_ms: int = big()
     submitted_at_ms: int | None = big(None)
     closed_at_ms: int | None = big(None)
