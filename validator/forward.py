@@ -9,13 +9,15 @@ from numpy.typing import NDArray
 
 from protocol.messages import Stack
 
-# Classes whose packed forward the tests compare with transformers' own, one by one.
+# Classes whose forward here the tests compare with transformers' own, one by one.
 ARCHITECTURES = (
     "LlamaForCausalLM",
     "MistralForCausalLM",
     "Qwen2ForCausalLM",
     "Qwen3ForCausalLM",
     "Qwen3MoeForCausalLM",
+    "Qwen3_5ForCausalLM",
+    "Qwen3_5ForConditionalGeneration",
 )
 
 
@@ -65,8 +67,8 @@ class Forward(Protocol):
     ) -> Iterator[Rows]:
         """Yield the rows of every token of every claim, in batches of at most ``pack_tokens``.
 
-        A prompt that several claims share is computed once. Every claim has at least one id, and
-        all ids are below ``vocabulary_size``.
+        A prompt that several claims share is computed once where that saves work. Every claim has
+        at least one id, and all ids are below ``vocabulary_size``.
 
         Raises:
             ForwardFailed: memory or the device gave out; rows yielded before stay valid.

@@ -1,4 +1,7 @@
-"""The audit's forward over transformers: packed batches through a causal language model."""
+"""The audit's forward over transformers: packed batches through a causal language model.
+
+A model whose layers carry a state from id to id takes batches of rows in place of packs.
+"""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -15,10 +18,13 @@ from protocol.messages import Stack
 from validator import packed_attention
 from validator.forward import Claim, ForwardFailed, Rows, UnsupportedModel
 from validator.packing import Pack, packs
+from validator.row_run import carries_state, row_states
 from validator.wide_linear import multiplies, widen
 
 # Relative error of the probe's logits that kernels and their order of summation explain.
 _PROBE_TOLERANCE = {torch.float32: 1e-3, torch.float16: 0.02, torch.bfloat16: 0.06}
+# Everything in one batch; the prompt computed once and continued; both cut in pieces.
+PROBE_BUDGETS = (1_024, 128, 17)
 
 
 class TransformersForward:
@@ -32,6 +38,7 @@ class TransformersForward:
         self._model = model
         self._device = device
         self._dtype = model.dtype
+        self._by_rows = carries_state(model)
         self._weight = head.weight.detach().float()
         self._bias = None if head.bias is None else head.bias.detach().float()
 
@@ -54,20 +61,33 @@ class TransformersForward:
         self, prompts: Sequence[Sequence[int]], claims: Sequence[Claim], pack_tokens: int
     ) -> Iterator[Rows]:
         """Yield the rows of every token of every claim; see ``Forward.hidden``."""
-        cache: DynamicCache | None = None
-        for pack in packs(prompts, claims, pack_tokens):
-            if pack.kept == 0:
-                cache = DynamicCache() if pack.keep else None
+        if self._by_rows:
+            found = row_states(self._model, prompts, claims, pack_tokens)
+        else:
+            found = self._pack_states(prompts, claims, pack_tokens)
+        while True:
             with _failures():
-                hidden = self._run(pack, cache)
-            if pack.rows.size:
-                yield Rows(hidden, pack.claims, pack.places)
+                rows = next(found, None)
+            if rows is None:
+                return
+            yield rows
 
     def logits(self, hidden: torch.Tensor) -> NDArray[np.float32]:
         """Return the logits of rows, float32 [rows, vocabulary_size]; see ``Forward.logits``."""
         with _failures(), torch.inference_mode():
             logits = torch.nn.functional.linear(hidden.float(), self._weight, self._bias)
             return logits.cpu().numpy()
+
+    def _pack_states(
+        self, prompts: Sequence[Sequence[int]], claims: Sequence[Claim], pack_tokens: int
+    ) -> Iterator[Rows]:
+        cache: DynamicCache | None = None
+        for pack in packs(prompts, claims, pack_tokens):
+            if pack.kept == 0:
+                cache = DynamicCache() if pack.keep else None
+            hidden = self._run(pack, cache)
+            if pack.rows.size:
+                yield Rows(hidden, pack.claims, pack.places)
 
     def _run(self, pack: Pack, cache: DynamicCache | None) -> torch.Tensor:
         if cache is not None and (extra := cache.get_seq_length() - pack.kept):
@@ -93,22 +113,28 @@ def load(folder: Path, dtype: str | None = None, device: str = "cpu") -> Transfo
         device: where torch computes, "cpu" or "cuda".
 
     Raises:
-        UnsupportedModel: the packed forward does not agree with transformers' own on a probe.
+        UnsupportedModel: weights are missing, or the packed forward does not agree with
+            transformers' own on a probe.
         ForwardFailed: the model does not fit in memory or its files cannot be read.
     """
     with _failures():
         try:
             auto: Any = AutoModelForCausalLM
-            model = auto.from_pretrained(
+            # The text model of a repository that has a vision tower too.
+            model, found = auto.from_pretrained(
                 folder,
                 dtype=dtype or "auto",
                 attn_implementation=packed_attention.NAME,
                 use_safetensors=True,
                 local_files_only=True,
                 trust_remote_code=False,
+                output_loading_info=True,
             )
         except (OSError, ValueError) as error:
             raise ForwardFailed(f"the model cannot be loaded: {error}") from error
+        if found["missing_keys"]:
+            # transformers would make them up at random.
+            raise UnsupportedModel(f"weights are missing, such as {min(found['missing_keys'])}")
         model = model.to(device).eval()
         forward = TransformersForward(model, device)
         if not multiplies(model.dtype, device):
@@ -129,7 +155,7 @@ def _failures() -> Iterator[None]:
 
 
 def _probe(model: Any, forward: TransformersForward) -> None:
-    """Compare a shared prompt, cut in packs, with transformers' own forward of plain sequences.
+    """Compare a shared prompt, whole and cut, with transformers' own forward of plain sequences.
 
     A model that ignores the packing, or that does more than a linear head on its last hidden
     states, is found here and not by voids of honest samples.
@@ -138,7 +164,7 @@ def _probe(model: Any, forward: TransformersForward) -> None:
     ids = [(7_919 * place + 13) % size for place in range(1, 65)]
     prompt, claims = ids[:24], [Claim(0, ids[24:44]), Claim(0, ids[44:])]
     try:
-        found = {budget: _probe_logits(forward, prompt, claims, budget) for budget in (128, 17)}
+        found = {budget: _probe_logits(forward, prompt, claims, budget) for budget in PROBE_BUDGETS}
     except TypeError as error:
         raise UnsupportedModel(f"the packing does not reach the attention: {error}") from error
     model.set_attn_implementation("eager")

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import torch
 from transformers import AutoModelForCausalLM, DynamicCache, PreTrainedModel
@@ -18,6 +19,7 @@ from miner.engines.base import (
 from miner.engines.draw_table import DrawInputs, DrawTable
 from protocol.documents import work_keys
 from protocol.messages import Stack, Work
+from protocol.repository import CacheShape, cache_shape
 
 GIB = 2**30
 # Room for keys and values where the settings name none.
@@ -62,11 +64,21 @@ class TransformersEngine:
         if settings.threads is not None:
             torch.set_num_threads(settings.threads)
         try:
-            loaded = AutoModelForCausalLM.from_pretrained(
-                folder, dtype=settings.dtype, local_files_only=True, use_safetensors=True
+            auto: Any = AutoModelForCausalLM
+            # The text model of a repository that has a vision tower too.
+            loaded, found = auto.from_pretrained(
+                folder,
+                dtype=settings.dtype,
+                local_files_only=True,
+                use_safetensors=True,
+                output_loading_info=True,
             )
         except (OSError, ValueError) as error:
             raise EngineError(f"transformers refuses {model}@{revision[:12]}: {error}") from error
+        if found["missing_keys"]:
+            # transformers would make them up at random.
+            name = min(found["missing_keys"])
+            raise EngineError(f"{model}@{revision[:12]} lacks weights, among them {name}")
         head = loaded.get_output_embeddings()
         if not isinstance(head, torch.nn.Linear):
             raise EngineError(f"{model} has no linear output head")
@@ -137,12 +149,13 @@ class TransformersEngine:
         A batch mixes no prompts so different in length that padding would be most of its work.
         """
         memory = (self._settings.memory_gib or DEFAULT_MEMORY_GIB) * GIB
-        room = int(memory / _cache_bytes_per_id(self._loaded(), self._dtype))
+        shape = _cache_shape(self._loaded(), self._dtype)
         waiting = sorted(range(len(prompts)), key=lambda number: -len(prompts[number]))
         while waiting:
             longest = len(prompts[waiting[0]]) + max_tokens
             alike = sum(len(prompts[number]) + max_tokens >= longest / 2 for number in waiting)
-            width = max(1, min(self._settings.max_batch, room // longest, alike))
+            room = int(memory / (longest * shape.bytes_per_id + shape.bytes_per_sample))
+            width = max(1, min(self._settings.max_batch, room, alike))
             yield waiting[:width]
             waiting = waiting[width:]
 
@@ -215,8 +228,9 @@ class _Rows:
         if len(ended) < max(1, DROP_SHARE * len(self._slots)) or not self.alive:
             return
         kept = [row for row, slot in enumerate(self._slots) if slot not in self._ended]
-        rows = torch.tensor(kept, device=self._mask.device)
-        self._cache.batch_select_indices(rows)
+        rows: Any = torch.tensor(kept, device=self._mask.device)
+        # Not ``batch_select_indices``, which the states of linear attention lack.
+        self._cache.reorder_cache(rows)
         self._ids, self._mask = self._ids[rows], self._mask[rows]
         self._slots = [self._slots[row] for row in kept]
 
@@ -234,9 +248,6 @@ def _left_padded(
     return ids.to(device), mask.to(device)
 
 
-def _cache_bytes_per_id(model: PreTrainedModel, dtype: torch.dtype) -> int:
-    """Return the bytes that keys and values of one id take over all layers."""
-    config = model.config.get_text_config()
-    heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
-    width = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
-    return 2 * config.num_hidden_layers * heads * width * dtype.itemsize
+def _cache_shape(model: PreTrainedModel, dtype: torch.dtype) -> CacheShape:
+    """Return what the model keeps of the ids that it has read."""
+    return cache_shape(model.config.get_text_config().to_dict(), dtype.itemsize)

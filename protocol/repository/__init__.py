@@ -1,5 +1,6 @@
 """Model repositories: names resolved to commits, files fetched, facts read. Never needs torch."""
 
+from protocol.repository.cache_shape import CacheShape, cache_shape, read_cache_shape
 from protocol.repository.errors import (
     Gated,
     NotFound,
@@ -9,11 +10,12 @@ from protocol.repository.errors import (
     Unreachable,
     Unsupported,
 )
-from protocol.repository.facts import ModelFacts, read_facts
-from protocol.repository.hub import download, resolve_revision
+from protocol.repository.facts import ModelFacts, read_architecture, read_facts
+from protocol.repository.hub import download, resolve_revision, weight_bytes
 from protocol.repository.progress import Progress
 
 __all__ = [
+    "CacheShape",
     "Gated",
     "ModelFacts",
     "NotFound",
@@ -23,7 +25,11 @@ __all__ = [
     "RevisionNotFound",
     "Unreachable",
     "Unsupported",
+    "cache_shape",
     "download",
+    "read_architecture",
+    "read_cache_shape",
     "read_facts",
     "resolve_revision",
+    "weight_bytes",
 ]

@@ -1,16 +1,15 @@
 """What the network must know of a model, read from the files of its commit."""
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeGuard
+from typing import Any
 
 from protocol.repository.errors import Unsupported
+from protocol.repository.json_files import is_id, positive, read_configs, read_object
 
-FILE_LIMIT = 64 * 2**20
-ID_LIMIT = 2**31
 ID_DIGITS = 10
 DEFAULT_DTYPE = "float32"
+ELEMENT_BYTES = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2}
 
 
 @dataclass(frozen=True)
@@ -37,6 +36,20 @@ class ModelFacts:
     context_length: int
     dtype: str
 
+    @property
+    def element_bytes(self) -> int:
+        """The bytes of one weight."""
+        return ELEMENT_BYTES[self.dtype]
+
+
+def read_architecture(folder: Path) -> str:
+    """Return the first of the configuration's ``architectures``.
+
+    Raises:
+        Unsupported: ``config.json`` is missing, malformed or names none.
+    """
+    return _architecture(read_object(folder, "config.json"))
+
 
 def read_facts(folder: Path, model: str, revision: str) -> ModelFacts:
     """Return the facts of the model whose files lie in ``folder``.
@@ -44,10 +57,7 @@ def read_facts(folder: Path, model: str, revision: str) -> ModelFacts:
     Raises:
         Unsupported: a needed file or member is missing or malformed, or the weights are quantized.
     """
-    config = _read_object(folder, "config.json")
-    text_config = config.get("text_config") or {}
-    if not isinstance(text_config, dict):
-        raise Unsupported("config.json: text_config must be an object")
+    config, text_config = read_configs(folder)
     if config.get("quantization_config") or text_config.get("quantization_config"):
         raise Unsupported(f"{model} has quantized weights; the draw needs the full ones")
     sources = (text_config, config)
@@ -56,27 +66,11 @@ def read_facts(folder: Path, model: str, revision: str) -> ModelFacts:
         model=model,
         revision=revision,
         architecture=_architecture(config),
-        vocabulary_size=min(1 + highest, _positive(sources, "vocab_size")),
+        vocabulary_size=min(1 + highest, positive(sources, "vocab_size")),
         end_ids=_end_ids(folder, config, text_config),
-        context_length=_positive(sources, "max_position_embeddings"),
+        context_length=positive(sources, "max_position_embeddings"),
         dtype=_dtype(sources),
     )
-
-
-def _read_object(folder: Path, name: str) -> dict[str, Any]:
-    """Return the JSON object in a file of the repository."""
-    path = folder / name
-    if not path.is_file():
-        raise Unsupported(f"the repository has no {name}")
-    if path.stat().st_size > FILE_LIMIT:
-        raise Unsupported(f"{name} is larger than 64 MiB")
-    try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as error:
-        raise Unsupported(f"{name} is no valid JSON") from error
-    if not isinstance(value, dict):
-        raise Unsupported(f"{name} must hold a JSON object")
-    return value
 
 
 def _architecture(config: dict[str, Any]) -> str:
@@ -86,26 +80,18 @@ def _architecture(config: dict[str, Any]) -> str:
     return names[0]
 
 
-def _positive(sources: tuple[dict[str, Any], ...], name: str) -> int:
-    """Return the first positive whole number called ``name``, the text configuration first."""
-    for source in sources:
-        value = source.get(name)
-        if _is_id(value) and value > 0:
-            return value
-    raise Unsupported(f"config.json gives no {name}")
-
-
-def _is_id(value: object) -> TypeGuard[int]:
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < ID_LIMIT
-
-
 def _dtype(sources: tuple[dict[str, Any], ...]) -> str:
     """Return the weights' type: ``dtype`` or its older name, float32 where none is given."""
     for source in sources:
         for name in ("dtype", "torch_dtype"):
             value = source.get(name)
             if isinstance(value, str):
-                return value.removeprefix("torch.")
+                dtype = value.removeprefix("torch.")
+                if dtype not in ELEMENT_BYTES:
+                    raise Unsupported(
+                        f"the weights are of type {dtype[:40]!r}, which is not served"
+                    )
+                return dtype
     return DEFAULT_DTYPE
 
 
@@ -113,12 +99,12 @@ def _end_ids(folder: Path, config: dict[str, Any], text_config: dict[str, Any]) 
     """Return the first ``eos_token_id`` that names an id, without repeats."""
     generation: dict[str, Any] = {}
     if (folder / "generation_config.json").is_file():
-        generation = _read_object(folder, "generation_config.json")
+        generation = read_object(folder, "generation_config.json")
     for source in (generation, config, text_config):
         value = source.get("eos_token_id")
         ids = value if isinstance(value, list) else [value]
         if value is not None and ids:
-            whole = [one for one in ids if _is_id(one)]
+            whole = [one for one in ids if is_id(one)]
             if len(whole) < len(ids):
                 raise Unsupported("eos_token_id must be an id or a list of ids")
             return tuple(dict.fromkeys(whole))
@@ -127,7 +113,7 @@ def _end_ids(folder: Path, config: dict[str, Any], text_config: dict[str, Any]) 
 
 def _highest_id(folder: Path) -> int:
     """Return the highest id of the tokenizer, added tokens included."""
-    tokenizer = _read_object(folder, "tokenizer.json")
+    tokenizer = read_object(folder, "tokenizer.json")
     model = tokenizer.get("model")
     vocabulary = model.get("vocab") if isinstance(model, dict) else None
     if isinstance(vocabulary, dict):
@@ -141,8 +127,8 @@ def _highest_id(folder: Path) -> int:
         raise Unsupported("tokenizer.json: added_tokens must be a list")
     ids += [token.get("id") if isinstance(token, dict) else None for token in added]
     if (folder / "tokenizer_config.json").is_file():
-        ids += _decoder_ids(_read_object(folder, "tokenizer_config.json"))
-    whole = [one for one in ids if _is_id(one)]
+        ids += _decoder_ids(read_object(folder, "tokenizer_config.json"))
+    whole = [one for one in ids if is_id(one)]
     if not whole or len(whole) < len(ids):
         raise Unsupported("the tokenizer holds an id that is no whole number")
     return max(whole)

@@ -88,6 +88,7 @@ def download(
         return cached
     _, sizes = _ask(model, revision)
     wanted = _wanted(model, sizes, weights=weights)
+    _note_weights(model, revision, cache_dir, sizes)
     bar = progress_bar(progress, sum(wanted.values()))
     fetch = partial(
         hf_hub_download,
@@ -104,6 +105,24 @@ def download(
     if progress is not None:
         progress(sum(wanted.values()), sum(wanted.values()))
     return _storage(model, cache_dir) / "snapshots" / revision
+
+
+def weight_bytes(model: str, revision: str, *, cache_dir: Path | None = None) -> int:
+    """Return the size of the safetensors of ``model`` at a commit, none of which is fetched.
+
+    What the hub once said of a commit is in the cache and not asked for again.
+
+    Raises:
+        Unsupported: no safetensors.
+        NotFound, RevisionNotFound, Private, Gated, Unreachable: see ``errors``.
+        OSError: the cache cannot be written.
+    """
+    _check_name(model)
+    note = _weights_note(model, revision, cache_dir)
+    if note.is_file():
+        return json.loads(note.read_text())
+    _, sizes = _ask(model, revision)
+    return _note_weights(model, revision, cache_dir, sizes)
 
 
 def _endpoint() -> str | None:
@@ -143,10 +162,16 @@ def _wanted(model: str, sizes: dict[str, int], *, weights: bool) -> dict[str, in
     large = [name for name, size in texts.items() if size > TEXT_FILE_LIMIT]
     if large:
         raise Unsupported(f"{model}: {large[0]} is larger than 64 MiB")
+    tensors = _tensors(model, sizes)
+    return texts | tensors if weights else texts
+
+
+def _tensors(model: str, sizes: dict[str, int]) -> dict[str, int]:
+    """Choose the files of the weights among ``sizes``."""
     tensors = {name: size for name, size in sizes.items() if _matches(name, WEIGHT_PATTERNS)}
     if not tensors:
         raise Unsupported(f"{model} has no safetensors weights")
-    return texts | tensors if weights else texts
+    return tensors
 
 
 def _matches(name: str, patterns: tuple[str, ...]) -> bool:
@@ -183,7 +208,23 @@ def _note_complete(
 ) -> None:
     """Write down that these files are all there, for a start without the hub."""
     listing = _listing(model, revision, cache_dir, weights=weights)
-    listing.parent.mkdir(parents=True, exist_ok=True)
-    part = listing.with_suffix(f".{uuid4().hex}.part")
-    part.write_text(json.dumps(sorted(wanted)))
-    part.replace(listing)
+    _write(listing, json.dumps(sorted(wanted)))
+
+
+def _weights_note(model: str, revision: str, cache_dir: Path | None) -> Path:
+    return _storage(model, cache_dir) / "complete" / f"{revision}.weight_bytes.json"
+
+
+def _note_weights(model: str, revision: str, cache_dir: Path | None, sizes: dict[str, int]) -> int:
+    """Write down what the weights come to, and return it."""
+    total = sum(_tensors(model, sizes).values())
+    _write(_weights_note(model, revision, cache_dir), json.dumps(total))
+    return total
+
+
+def _write(path: Path, text: str) -> None:
+    """Write a small file at once, so that no reader sees half of it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_suffix(f".{uuid4().hex}.part")
+    part.write_text(text)
+    part.replace(path)

@@ -197,7 +197,8 @@ def test_random_models_of_every_architecture(tmp_path: Path, architecture: str) 
     facts = read_facts(tmp_path, "a/b", "0" * 40)
     assert (facts.architecture, facts.dtype) == (architecture, "bfloat16")
     assert facts.vocabulary_size == read_facts(WEIGHTS, "a/b", "0" * 40).vocabulary_size
-    loaded, info = AutoModelForCausalLM.from_pretrained(tmp_path, output_loading_info=True)
+    auto: Any = AutoModelForCausalLM
+    loaded, info = auto.from_pretrained(tmp_path, output_loading_info=True)
     assert not info["missing_keys"]
     assert loaded.dtype == torch.bfloat16
     kinds = getattr(loaded.config, "layer_types", None) or ["full_attention"] * 4

@@ -1,12 +1,19 @@
-"""The packed forward against transformers' own, one sequence at a time."""
+"""The packed forward, and that by rows, against transformers' own, one sequence at a time."""
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from transformers import AutoConfig, AutoModelForCausalLM
+from safetensors.torch import load_file, save_file
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    Qwen3_5Config,
+    Qwen3_5ForConditionalGeneration,
+)
 
 from validator.forward import ARCHITECTURES, Claim, ForwardFailed, UnsupportedModel
 from validator.transformers_forward import TransformersForward, load
@@ -22,6 +29,11 @@ SIZES = {
     "num_attention_heads": 4,
     "num_key_value_heads": 2,
     "head_dim": 16,
+    "full_attention_interval": 2,
+    "linear_num_key_heads": 2,
+    "linear_num_value_heads": 4,
+    "linear_key_head_dim": 16,
+    "linear_value_head_dim": 16,
     "max_position_embeddings": 512,
     "initializer_range": 0.3,
     "pad_token_id": None,
@@ -34,7 +46,10 @@ MODEL_TYPES = {
     "Qwen2ForCausalLM": "qwen2",
     "Qwen3ForCausalLM": "qwen3",
     "Qwen3MoeForCausalLM": "qwen3_moe",
+    "Qwen3_5ForCausalLM": "qwen3_5_text",
+    "Qwen3_5ForConditionalGeneration": "qwen3_5",
 }
+VISION = {"depth": 1, "hidden_size": 32, "num_heads": 2, "out_hidden_size": 64, "patch_size": 4}
 
 Save = Callable[..., Path]
 
@@ -45,12 +60,18 @@ def save(tmp_path: Path) -> Save:
 
     def saved(model_type: str, dtype: torch.dtype = torch.float32, **changes: object) -> Path:
         torch.manual_seed(5)
-        config = AutoConfig.for_model(model_type, **{**SIZES, **changes})
-        model = AutoModelForCausalLM.from_config(config).to(dtype)
+        model = random(model_type, {**SIZES, **changes}).to(dtype)
         model.save_pretrained(tmp_path / model_type)
         return tmp_path / model_type
 
     return saved
+
+
+def random(model_type: str, sizes: dict[str, Any]) -> Any:
+    if model_type == "qwen3_5":
+        config = Qwen3_5Config(text_config=sizes, vision_config=VISION)
+        return Qwen3_5ForConditionalGeneration(config)
+    return AutoModelForCausalLM.from_config(AutoConfig.for_model(model_type, **sizes))
 
 
 def case() -> tuple[list[list[int]], list[Claim]]:
@@ -114,8 +135,9 @@ def test_sliding_window(save: Save, budget: int):
         np.testing.assert_allclose(found, due, atol=2e-3)
 
 
-def test_own_dtype_is_the_default_and_the_head_is_float32(save: Save):
-    folder = save("qwen3", torch.bfloat16)
+@pytest.mark.parametrize("model_type", ["qwen3", "qwen3_5_text", "qwen3_5"])
+def test_own_dtype_is_the_default_and_the_head_is_float32(save: Save, model_type: str):
+    folder = save(model_type, torch.bfloat16)
     forward = load(folder)
     stack = forward.stack()
     assert (stack.engine, stack.dtype, stack.head_dtype) == ("transformers", "bfloat16", "float32")
@@ -144,6 +166,15 @@ def test_logits_that_are_more_than_a_linear_head_are_refused(save: Save):
 def test_layers_that_carry_a_state_are_refused(save: Save):
     with pytest.raises(UnsupportedModel):
         load(save("mamba", state_size=8), "float32")
+
+
+def test_weights_that_are_missing_are_never_made_up(save: Save):
+    folder = save("qwen3")
+    tensors = load_file(folder / "model.safetensors")
+    del tensors["model.layers.1.mlp.up_proj.weight"]
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(UnsupportedModel, match=r"layers\.1\.mlp\.up_proj"):
+        load(folder, "float32")
 
 
 def test_a_folder_without_weights_is_named(tmp_path: Path):
