@@ -1,24 +1,17 @@
 """Real networks: every role a process of its own, the official openai client as the customer."""
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-from customer import Customer
+from customer import Customer, running
+from ended_batch import check_all_ended
 
 from scripts.up.network import Network
 from scripts.up.plans import MinerPlan, NetworkPlan
 
 Start = Callable[..., Customer]
-
-
-@contextmanager
-def running(plan: NetworkPlan) -> Iterator[Customer]:
-    """A started network's customer."""
-    with Network(plan, print) as network:
-        yield Customer(network)
 
 
 @pytest.fixture(scope="session")
@@ -37,16 +30,20 @@ def vllm_customer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Customer
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Start]:
     """Start a network of transformers miners with what a test sets otherwise."""
-    stack = []
+    customers: list[Customer] = []
 
     def begin(*cheats: str | None, **changes: Any) -> Customer:
         miners = tuple(MinerPlan("transformers", cheat) for cheat in cheats or (None,))
         settings = {"data": tmp_path / "network", "port": 0, "unit_samples": 4} | changes
         network = Network(NetworkPlan(miners=miners, **settings), print)
         network.start()
-        stack.append(network)
-        return Customer(network)
+        customers.append(Customer(network))
+        return customers[-1]
 
     yield begin
-    for network in stack:
-        network.stop()
+    try:
+        for customer in customers:
+            check_all_ended(customer.client)
+    finally:
+        for customer in customers:
+            customer.network.stop()

@@ -1,7 +1,6 @@
 """The whole journey of a batch through the official client, with nodes that fake the model."""
 
 import json
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,7 @@ import httpx
 import openai
 import pytest
 from both_dialects import check_ended_in_both
-from ended_batch import ENDED
+from ended_batch import wait
 from fake_nodes import all_verified, fake_nodes
 from live_gateway import LiveGateway, live_gateway
 from small_model import MODEL, small_model_hub
@@ -52,26 +51,6 @@ def gateway(hub: tuple[str, Path], tmp_path: Path) -> Iterator[LiveGateway]:
 def upload(client: openai.OpenAI, *lines: dict[str, Any] | bytes) -> str:
     rows = [row if isinstance(row, bytes) else json.dumps(row).encode() for row in lines]
     return client.files.create(file=("in.jsonl", b"\n".join(rows)), purpose="batch").id
-
-
-def wait(client: openai.OpenAI, batch_id: str) -> openai.types.Batch:
-    """Poll until the batch ends; its counts must never fall, nor its ids come before their file."""
-    deadline = time.monotonic() + 60
-    completed = 0
-    while True:
-        batch = client.batches.retrieve(batch_id)
-        counts = batch.request_counts
-        assert counts is not None
-        assert completed <= counts.completed
-        assert counts.completed + counts.failed <= counts.total
-        completed = counts.completed
-        for file_id in (batch.output_file_id, batch.error_file_id):
-            if file_id is not None:
-                assert client.files.content(file_id).content
-        if batch.status in ENDED:
-            return batch
-        assert time.monotonic() < deadline, f"the batch is still {batch.status}"
-        time.sleep(0.05)
 
 
 def test_a_batch_is_delivered(

@@ -3,7 +3,7 @@
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ import httpx
 import openai
 import pytest
 from both_dialects import batch_in, check_ended_in_both
-from ended_batch import ENDED
+from ended_batch import wait
 from fake_nodes import FakeNodes, fake_nodes
 from live_gateway import LiveGateway, live_gateway
 from openai.types import Batch
@@ -74,18 +74,6 @@ def order(client: openai.OpenAI, *items: dict[str, Any], window: Any = "24h") ->
         completion_window=window,
         extra_body={"requests": list(items)},
     )
-
-
-def wait(
-    client: openai.OpenAI, batch_id: str, until: Callable[[Batch], bool] | None = None
-) -> Batch:
-    deadline = time.monotonic() + 60
-    while True:
-        batch = client.batches.retrieve(batch_id)
-        if until(batch) if until is not None else batch.status in ENDED:
-            return batch
-        assert time.monotonic() < deadline, f"the batch is still {batch.status}"
-        time.sleep(0.05)
 
 
 def test_the_whole_journey(gateway: LiveGateway, nodes: FakeNodes) -> None:

@@ -6,7 +6,6 @@ nodes that fake the model alone.
 
 import hashlib
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -26,7 +25,7 @@ from batch_rows import (
     good,
     request,
 )
-from ended_batch import ENDED, check_ended
+from ended_batch import check_ended, wait
 from fake_nodes import FakeNodes, all_verified, fake_nodes
 from live_gateway import LiveGateway, live_gateway
 from openai.types import Batch
@@ -104,28 +103,6 @@ def lines(count: int, **body: Any) -> bytes:
     return b"".join(encoded(request(f"q{at}", **body)) + b"\n" for at in range(1, count + 1))
 
 
-def wait(
-    client: openai.OpenAI, batch: Batch, until: Callable[[Batch], bool] | None = None
-) -> Batch:
-    """Poll until the end; counts never fall or exceed, and whatever file is named can be read."""
-    deadline = time.monotonic() + 60
-    completed = failed = 0
-    while True:
-        batch = client.batches.retrieve(batch.id)
-        counts = batch.request_counts
-        assert counts is not None
-        assert completed <= counts.completed
-        assert failed <= counts.failed
-        assert counts.completed + counts.failed <= counts.total
-        completed, failed = counts.completed, counts.failed
-        for file_id in (batch.output_file_id, batch.error_file_id):
-            assert file_id is None or client.files.content(file_id).content
-        if until(batch) if until is not None else batch.status in ENDED:
-            return batch
-        assert time.monotonic() < deadline, f"the batch is still {batch.status}"
-        time.sleep(0.05)
-
-
 def refusals(errors: list[dict[str, Any]]) -> dict[int, str]:
     return {row["line"]: row["error"]["code"] for row in errors}
 
@@ -137,7 +114,7 @@ def test_a_file_runs(
     client = gateway.client()
     if case.name == "B05":
         nodes.answer = answer(hub, "a\u2028b\u0085c")
-    ended = wait(client, order(client, case.file, case.endpoint))
+    ended = wait(client, order(client, case.file, case.endpoint).id)
     assert ended.status == "completed"
     output, errors = check_ended(client, ended, case.custom_ids)
     refused = {at: row.code for at, row in enumerate(case.rows, 1) if row.code is not None}
@@ -189,7 +166,7 @@ def test_a_file_of_another_shape_is_told_so(
 def test_b17_as_many_lines_as_there_may_be(gateway: LiveGateway, nodes: FakeNodes) -> None:
     client = gateway.client()
     content = b"\n" + good(1).data + b"\n" + b"5\n" * 49_999 + b" \n" * 9
-    ended = wait(client, order(client, content))
+    ended = wait(client, order(client, content).id)
     assert ended.status == "completed"
     output, errors = check_ended(client, ended, ["q1"] + [""] * 49_999)
     assert [row["custom_id"] for row in output] == ["q1"]
@@ -217,7 +194,7 @@ def test_b21_iteration(gateway: LiveGateway, nodes: FakeNodes) -> None:
 
 def test_b25_a_download_is_resumed(gateway: LiveGateway, nodes: FakeNodes) -> None:
     client = gateway.client()
-    ended = wait(client, order(client, lines(16, n=64)))
+    ended = wait(client, order(client, lines(16, n=64)).id)
     url = f"{gateway.base_url}/files/{ended.output_file_id}/content"
     whole = client.files.content(ended.output_file_id or "").content
     size = len(whole)
@@ -240,7 +217,7 @@ def test_b25_a_download_is_resumed(gateway: LiveGateway, nodes: FakeNodes) -> No
 
 def test_b27_batches_of_others(gateway: LiveGateway, nodes: FakeNodes) -> None:
     mine, other = gateway.client(), gateway.client(gateway.new_key("other"))
-    batch = wait(mine, order(mine, good(1).data + b"\n{}"))
+    batch = wait(mine, order(mine, good(1).data + b"\n{}").id)
     unknown = "00000000-0000-4000-8000-000000000000"
     asked: list[tuple[Callable[[str], Any], str | None, str]] = [
         (other.batches.retrieve, batch.id, "batch_" + unknown),
@@ -274,7 +251,7 @@ def test_b53_input_order(gateway: LiveGateway, nodes: FakeNodes) -> None:
     client = gateway.client()
     void: dict[str, object] = {"outcome": "void", "reason": "faked", "position": 0}
     nodes.judge = judging(lambda place, times: void if place % 10 == 0 and times == 1 else {})
-    ended = wait(client, order(client, lines(200)))
+    ended = wait(client, order(client, lines(200)).id)
     output, errors = check_ended(client, ended, [f"q{at}" for at in range(1, 201)])
     assert (len(output), errors) == (200, [])
     hashes = {
@@ -304,7 +281,7 @@ def judging(outcome: Callable[[int, int], dict[str, object]]) -> Judge:
 
 def test_b55_no_error_file_of_a_clean_batch(gateway: LiveGateway, nodes: FakeNodes) -> None:
     client = gateway.client()
-    ended = wait(client, order(client, lines(2)))
+    ended = wait(client, order(client, lines(2)).id)
     assert ended.to_dict()["error_file_id"] is None
     answer = httpx.get(f"{gateway.base_url}/files//content", headers=gateway.auth)
     assert (answer.status_code, answer.json()["error"]["code"]) == (404, "not_found")
@@ -322,7 +299,7 @@ def test_b57_counts(gateway: LiveGateway, nodes: FakeNodes) -> None:
     content = lines(90) + b"".join(
         encoded(request(f"bad{at}", stop="x")) + b"\n" for at in range(10)
     )
-    ended = wait(client, order(client, content))
+    ended = wait(client, order(client, content).id)
     assert ended.status == "completed"
     custom_ids = [*(f"q{at}" for at in range(1, 91)), *(f"bad{at}" for at in range(10))]
     output, errors = check_ended(client, ended, custom_ids)
@@ -344,10 +321,10 @@ def test_b59_cancel(gateway: LiveGateway, nodes: FakeNodes) -> None:
 
     nodes.judge = slowly
     batch = order(client, lines(300))
-    wait(client, batch, lambda one: bool(one.request_counts and one.request_counts.completed))
+    wait(client, batch.id, lambda one: bool(one.request_counts and one.request_counts.completed))
     assert client.batches.cancel(batch.id).status == "cancelling"
     cancelled.set()
-    ended = wait(client, batch)
+    ended = wait(client, batch.id)
     assert ended.status == "cancelled"
     output, errors = check_ended(client, ended, [f"q{at}" for at in range(1, 301)])
     assert 0 < len(output) < 300
@@ -369,13 +346,13 @@ def test_b61_restarts(hub: tuple[LoadedModel, Tokenizer], tmp_path: Path) -> Non
         judged: list[str] = []
         made.judge = lambda lease: _stalling(lease, judged, made)
         client = second.client(key)
-        partly = wait(client, batch, lambda one: bool(_completed(one)))
+        partly = wait(client, batch.id, lambda one: bool(_completed(one)))
         assert partly.status == "in_progress"
     with live_gateway(data, unit_samples=8) as third:
         with fake_nodes(third, tmp_path, hub[0], answer(hub)):
             client = third.client(key)
             assert _completed(client.batches.retrieve(batch.id)) >= _completed(partly)
-            ended = wait(client, batch)
+            ended = wait(client, batch.id)
         assert ended.status == "completed"
         output, errors = check_ended(client, ended, [*(f"q{at}" for at in range(1, 41)), ""])
         assert (len(output), refusals(errors)) == (40, {41: "invalid_line"})

@@ -2,15 +2,17 @@
 
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import openai
+from ended_batch import ENDED, Watched, check_all_ended
 from openai.types import Batch
 
 from scripts.up.network import Network
+from scripts.up.plans import NetworkPlan
 
-ENDED = {"completed", "failed", "expired", "cancelled"}
 MODEL = "reliquary/tiny-qwen3"
 BATCH_SECONDS = 240.0
 
@@ -64,20 +66,17 @@ class Customer:
         )
 
     def wait(self, batch: Batch, until: Callable[[Batch], bool] | None = None) -> Batch:
-        """Poll until the batch ends, or ``until`` holds; counts must never fall meanwhile."""
+        """Poll until the batch ends, or ``until`` holds, and check every look at it."""
         deadline = time.monotonic() + BATCH_SECONDS
-        last = 0
+        watched = Watched(self.client)
         while True:
             try:
                 batch = self.client.batches.retrieve(batch.id)
+                watched.see(batch)
             except (openai.APIConnectionError, openai.InternalServerError):
                 # The gateway may be down on purpose; a customer's script would wait as well.
                 pass
             else:
-                counts = batch.request_counts
-                assert counts is not None
-                assert last <= counts.completed <= counts.total
-                last = counts.completed
                 if until(batch) if until is not None else batch.status in ENDED:
                     return batch
             assert time.monotonic() < deadline, f"{batch.status} {batch.request_counts}"
@@ -88,3 +87,12 @@ class Customer:
         path = f"{self.network.origin}/api/v1/dataset-orders/{batch.id.removeprefix('batch_')}"
         answer = self.client.get(path + rest, cast_to=str)
         return json.loads(answer) if not rest else [json.loads(row) for row in answer.splitlines()]
+
+
+@contextmanager
+def running(plan: NetworkPlan) -> Iterator[Customer]:
+    """A started network's customer; every batch that ended is checked before it stops."""
+    with Network(plan, print) as network:
+        customer = Customer(network)
+        yield customer
+        check_all_ended(customer.client)

@@ -12,6 +12,8 @@ from typing import Any, TypeVar
 
 import openai
 import structlog
+from ended_batch import check_all_ended
+from sqlmodel import col, select
 
 from gateway.accounts import create_account
 from gateway.api.state import State
@@ -19,6 +21,7 @@ from gateway.api_keys import ORDERS_WRITE, create_key
 from gateway.app import create_app
 from gateway.serve import Server, listen, make_server
 from gateway.settings import GatewaySettings
+from gateway.store.tables import Account, AccountState, Order
 from protocol.chain.local import LocalChain
 
 T = TypeVar("T")
@@ -79,12 +82,32 @@ class LiveGateway:
         """Return the official client of the OpenRelay dialect."""
         return self.client(key, base_url=self.openrelay_url, **options)
 
+    def check_all_ended(self) -> None:
+        """Check every ended batch of every open account."""
+        for key in self.run(self._keys_of_orderers()):
+            with self.client(key) as client:
+                check_all_ended(client)
+
+    async def _keys_of_orderers(self) -> list[str]:
+        store, now_ms = self.state.store, self.state.now_ms()
+        ordered = col(Account.id).in_(select(Order.account_id))
+        async with store.read() as session:
+            accounts = (await session.exec(select(Account).where(ordered))).all()
+        return [
+            await create_key(store, account, (ORDERS_WRITE,), now_ms)
+            for account in accounts
+            if account.state == AccountState.OPEN
+        ]
+
 
 @contextmanager
 def live_gateway(
     data: Path, clock: Callable[[], float] = time.time, **settings: Any
 ) -> Iterator[LiveGateway]:
-    """Serve a gateway on a folder; stopping it must leave nothing running."""
+    """Serve a gateway on a folder; stopping it must leave nothing running.
+
+    Every batch that ended on it is checked before it stops.
+    """
     started: list[tuple[asyncio.AbstractEventLoop, Server, str, State, LocalChain]] = []
     ready = threading.Event()
     data.mkdir(parents=True, exist_ok=True)
@@ -117,6 +140,7 @@ def live_gateway(
         gateway = LiveGateway(origin, state, chain, "", loop)
         gateway.key = gateway.new_key("default")
         yield gateway
+        gateway.check_all_ended()
     finally:
         if started:
             started[0][1].stop()
