@@ -9,6 +9,7 @@ from typing import Any
 
 from tokenizers import Tokenizer
 
+from gateway.intake.outcome import Intake
 from gateway.orders.delivery_lines import (
     Heading,
     Line,
@@ -19,7 +20,6 @@ from gateway.orders.delivery_lines import (
 )
 from protocol.manifest import FILES, MANIFEST, Counts, ManifestStatement
 from protocol.receipts import SampleReceipt
-from protocol.repository import read_facts
 from scripts.verify.discrepancy import Discrepancy, difference
 from scripts.verify.files import DeliveryFile
 from scripts.verify.manifest import read_manifest
@@ -67,16 +67,42 @@ def verify(
     manifest = read_manifest(delivery, gateway)
     statement = manifest.statement
     ordered = digest_of(input_path)
-    report = Report(statement, manifest.gateway, same_input=ordered == statement.input)
     folder = model_folder(statement, own_model)
-    facts = read_facts(folder, statement.model, statement.revision)
-    expected = Expected(statement, manifest.gateway, validators)
-    with tempfile.TemporaryDirectory(prefix="reliquary-verify-") as work, ExitStack() as stack:
-        intake = rendered(statement, input_path, folder, facts.context_length, Path(work))
+    with tempfile.TemporaryDirectory(prefix="reliquary-verify-") as work:
+        intake = rendered(statement, input_path, folder, Path(work))
+        expected = Expected(statement, manifest.gateway, validators)
+        report = check_files(delivery, expected, intake, folder, progress)
+    report.same_input = ordered == statement.input
+    return report
+
+
+def check_files(
+    delivery: Path,
+    expected: Expected,
+    intake: Intake,
+    tokenizer_folder: Path,
+    progress: Progress | None = None,
+) -> Report:
+    """Check output, errors and receipts of a delivery against its manifest and the rendered file.
+
+    Args:
+        delivery: the folder.
+        expected: the manifest's statement, and who may have signed.
+        intake: the customer's file, rendered by the terms of the statement.
+        tokenizer_folder: the files of the pinned model.
+        progress: told how far the check is.
+
+    Raises:
+        Discrepancy: the first thing that does not hold.
+        Uncheckable: a file cannot be read.
+    """
+    statement = expected.statement
+    report = Report(statement, expected.gateway)
+    with ExitStack() as stack:
         output, errors, receipts = (
             stack.enter_context(DeliveryFile(delivery, name)) for name in FILES
         )
-        check = _Check(statement, folder, output, errors)
+        check = _Check(statement, tokenizer_folder, output, errors)
         for entry in refused_entries(intake):
             check.refused(entry)
             report.refused[entry["error"]["code"]] += 1

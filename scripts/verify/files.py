@@ -57,12 +57,20 @@ class DeliveryFile:
         """
         if self.read_line(PIECE):
             raise self.fault("the file goes on past what was delivered")
-        if self.bytes != record.bytes:
-            message = f"the file has {self.bytes} bytes, the manifest says {record.bytes}"
-            raise Discrepancy(self.name, message, field="bytes")
+        self.check_size(record)
         if self._hash.hexdigest() != record.sha256:
             message = "the file's SHA-256 is not the one in the manifest"
             raise Discrepancy(self.name, message, field="sha256")
+
+    def check_size(self, record: FileRecord) -> None:
+        """Check the size of a file that was read to its end.
+
+        Raises:
+            Discrepancy: it is not the one of ``record``.
+        """
+        if self.bytes != record.bytes:
+            message = f"the file has {self.bytes} bytes, the manifest says {record.bytes}"
+            raise Discrepancy(self.name, message, field="bytes")
 
     def fault(
         self, message: str, *, custom_id: str | None = None, field: str | None = None

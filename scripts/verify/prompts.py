@@ -74,7 +74,7 @@ def digest_of(path: Path) -> FileRecord:
 
 
 def rendered(
-    statement: ManifestStatement, path: Path, tokenizer_folder: Path, context: int, work: Path
+    statement: ManifestStatement, path: Path, tokenizer_folder: Path, work: Path
 ) -> Intake:
     """Read the customer's file by the rules of the order and check what its lines share.
 
@@ -84,13 +84,13 @@ def rendered(
         statement: of the order.
         path: the customer's file.
         tokenizer_folder: the files of the pinned model.
-        context: positions that the model has.
         work: an empty folder for the outcome's files.
 
     Raises:
         Discrepancy: no order like this could have been placed on the file.
         Uncheckable: the reading takes too long or too much.
     """
+    facts = read_facts(tokenizer_folder, statement.model, statement.revision)
     job = IntakeJob(
         input_path=path,
         folder=work,
@@ -98,7 +98,7 @@ def rendered(
         graded=statement.grader is not None,
         model=statement.model,
         vocabulary_size=statement.vocabulary_size,
-        context_length=context,
+        context_length=facts.context_length,
         tokenizer_folder=tokenizer_folder,
         template_time=statement.template_time,
     )
@@ -109,8 +109,40 @@ def rendered(
             raise Uncheckable(error.message) from error
         message = f"no order can be placed on your file: {shown_text(error.message)}"
         raise Discrepancy(MANIFEST, message, field="statement.input") from error
-    _check_terms(statement, intake)
+    check_terms(statement, intake)
     return intake
+
+
+def check_terms(statement: ManifestStatement, intake: Intake) -> None:
+    """Check the terms of the order against what the lines of the file set.
+
+    Raises:
+        Discrepancy: one differs.
+    """
+    seed = statement.seed if intake.seed is None else intake.seed
+    ordered = {
+        "sampling": statement.sampling,
+        "n": statement.n,
+        "seed_drawn": statement.seed_drawn,
+        "seed": statement.seed,
+    }
+    own = {
+        "sampling": sampling_terms(intake.sampling),
+        "n": intake.n,
+        "seed_drawn": intake.seed is None,
+        "seed": seed,
+    }
+    _compare(own, ordered, "your file")
+    counts = statement.counts.model_dump()
+    own_counts = {
+        "lines_total": intake.total_lines,
+        "lines_refused": intake.refused_lines,
+        "samples_total": intake.usable_lines * intake.n,
+        "prompt_tokens": intake.prompt_tokens,
+    }
+    _compare(
+        {"counts": own_counts}, {"counts": {name: counts[name] for name in own_counts}}, "your file"
+    )
 
 
 def expected_lines(intake: Intake) -> Iterator[ExpectedLine]:
@@ -139,34 +171,6 @@ def refused_entries(intake: Intake) -> Iterator[dict[str, Any]]:
 async def _intake(job: IntakeJob) -> Intake:
     async with IntakePool(workers=1) as pool:
         return await pool.intake(job)
-
-
-def _check_terms(statement: ManifestStatement, intake: Intake) -> None:
-    """Check the terms of the order against what the lines of the file set."""
-    seed = statement.seed if intake.seed is None else intake.seed
-    ordered = {
-        "sampling": statement.sampling,
-        "n": statement.n,
-        "seed_drawn": statement.seed_drawn,
-        "seed": statement.seed,
-    }
-    own = {
-        "sampling": sampling_terms(intake.sampling),
-        "n": intake.n,
-        "seed_drawn": intake.seed is None,
-        "seed": seed,
-    }
-    _compare(own, ordered, "your file")
-    counts = statement.counts.model_dump()
-    own_counts = {
-        "lines_total": intake.total_lines,
-        "lines_refused": intake.refused_lines,
-        "samples_total": intake.usable_lines * intake.n,
-        "prompt_tokens": intake.prompt_tokens,
-    }
-    _compare(
-        {"counts": own_counts}, {"counts": {name: counts[name] for name in own_counts}}, "your file"
-    )
 
 
 def _compare(own: dict[str, Any], stated: dict[str, Any], source: str) -> None:

@@ -62,6 +62,8 @@ class ReceiptReader:
     def _read(self) -> SampleReceipt | None:
         content = self._file.read_line(MAX_RECEIPT_BYTES)
         if not content:
+            # Before output and errors are held to receipts that may be cut off.
+            self._file.check_size(self._expected.statement.files[self._file.name])
             return None
         try:
             receipt = SampleReceipt.model_validate_json(content)

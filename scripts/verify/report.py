@@ -23,7 +23,7 @@ class Report:
 
     statement: ManifestStatement
     gateway: str
-    same_input: bool
+    same_input: bool = False
     refused: Counter[str] = field(default_factory=Counter)
     miners: Counter[str] = field(default_factory=Counter)
     validators: Counter[str] = field(default_factory=Counter)
