@@ -4,7 +4,18 @@ import sys
 
 import typer
 
-from scripts.cli import accounts, bench, gateway, hub, keys, miner, network, validator, verify
+from scripts.cli import (
+    accounts,
+    bench,
+    fetch,
+    gateway,
+    hub,
+    keys,
+    miner,
+    network,
+    validator,
+    verify,
+)
 from scripts.cli.failure import Failure
 from scripts.cli.forward import REST
 
@@ -20,6 +31,7 @@ app.command("up", epilog=network.KINDS_OF_CHEAT)(network.up)
 app.command("gateway")(gateway.gateway)
 app.command("miner")(miner.miner)
 app.command("validator")(validator.validator)
+app.command("fetch")(fetch.fetch)
 app.command("verify")(verify.verify)
 app.command("hub")(hub.hub)
 app.command("tiny-model", context_settings=REST)(hub.tiny_model)
