@@ -54,6 +54,8 @@ class EngineSettings(BaseModel):
         max_model_len: ids of prompt and completion together; None is the model's context, or what
             of it fits the memory.
         tensor_parallel: devices that share one copy of the model.
+        options: further arguments of vLLM's engine by name, as ``EngineArgs`` has them; other
+            engines have none.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -64,6 +66,7 @@ class EngineSettings(BaseModel):
     threads: Annotated[int, Field(ge=1)] | None = None
     max_model_len: Annotated[int, Field(ge=2)] | None = None
     tensor_parallel: Annotated[int, Field(ge=1)] = 1
+    options: dict[str, bool | int | float | str] = {}
 
 
 class Engine(Protocol):

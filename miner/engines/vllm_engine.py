@@ -22,6 +22,7 @@ from miner.engines.liveness import (
     CHECK_SAMPLING,
     expected,
 )
+from miner.engines.vllm_limits import WITH_VISION, check_model
 from protocol.documents import work_keys
 from protocol.messages import Stack, Work
 from protocol.sampling import Sampling
@@ -141,10 +142,13 @@ class VllmEngine:
         from vllm.platforms import current_platform
 
         on_cpu = current_platform.is_cpu()
+        architecture = check_model(folder, settings.dtype, on_cpu)
         memory = settings.memory_gib or (CPU_MEMORY_GIB if on_cpu else None)
         return {
             "model": str(folder),
             "skip_tokenizer_init": True,
+            # The draw serves text alone.
+            "language_model_only": architecture in WITH_VISION,
             "dtype": settings.dtype,
             "hf_overrides": {"head_dtype": "float32"},
             # Keeps the repository's sampling defaults out.
@@ -159,6 +163,7 @@ class VllmEngine:
             "tensor_parallel_size": settings.tensor_parallel,
             "enforce_eager": on_cpu,
             "disable_log_stats": True,
+            **settings.options,
         }
 
     def _loaded(self) -> "LLMEngine":

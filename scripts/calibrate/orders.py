@@ -29,6 +29,7 @@ SAMPLINGS: dict[str, dict[str, float]] = {
 # Samples a unit and samples a prompt: from a lone sample to a full batch.
 SHAPES = ((64, 8), (1, 1), (256, 8), (8, 1), (64, 1), (32, 4))
 LONG_IDS = 2_000  # ids of a long context
+LONG_PROMPTS = 4  # most of them in a unit, since their prefill costs more than all the rest
 
 
 @dataclass(frozen=True)
@@ -65,9 +66,8 @@ def orders(
         turn = number // len(samplings)
         samples, each = shapes[turn % len(shapes)]
         long_context = turn % 5 == 4
-        prompts = [
-            _prompt(tokenizer, numbers, long_context) for _ in range(max(1, samples // each))
-        ]
+        number_of_prompts = min(samples // each, LONG_PROMPTS if long_context else samples)
+        prompts = [_prompt(tokenizer, numbers, long_context) for _ in range(number_of_prompts)]
         yield Order(
             Work(
                 unit_id=f"00000000-0000-7000-8000-{number:012d}",
