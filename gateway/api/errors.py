@@ -8,6 +8,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse
+from starlette.routing import Match, Route
 
 from gateway.errors import GatewayError
 
@@ -91,7 +92,19 @@ async def _on_http_exception(request: Request, error: Exception) -> JSONResponse
     assert isinstance(error, HTTPException)
     fallback = ("invalid_request", str(error.detail))
     code, message = _STATUS_CODES.get(error.status_code, fallback)
-    return error_response(GatewayError(error.status_code, code, message), headers=error.headers)
+    headers = dict(error.headers or {})
+    if error.status_code == 405:
+        headers["Allow"] = ", ".join(_methods(request))
+    return error_response(GatewayError(error.status_code, code, message), headers=headers)
+
+
+def _methods(request: Request) -> list[str]:
+    """Return every method of a path; the framework names those of its first route alone."""
+    found: set[str] = set()
+    for route in request.app.routes:
+        if isinstance(route, Route) and route.matches(request.scope)[0] != Match.NONE:
+            found |= route.methods or set()
+    return sorted(found)
 
 
 async def _on_invalid_request(request: Request, error: Exception) -> JSONResponse:

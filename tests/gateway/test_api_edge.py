@@ -33,6 +33,17 @@ TYPES = {
 }
 
 
+# All methods of a path, whatever the method that was refused.
+ALLOWED = {
+    "/api/openai/v1/files": "GET, POST",
+    "/api/openai/v1/files/file-x": "GET",
+    "/api/openai/v1/batches": "GET, POST",
+    "/api/openai/v1/batches/b/cancel": "POST",
+    "/v1/files/file-x": "DELETE, GET",
+    "/v1/files/file-x/content": "GET, HEAD",
+}
+
+
 @pytest.fixture(scope="module")
 def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveGateway]:
     with live_gateway(tmp_path_factory.mktemp("gateway")) as running:
@@ -143,6 +154,8 @@ def test_keys_are_stored_hashed(gateway: LiveGateway) -> None:
         ("DELETE", "/api/openai/v1/files/file-x", 405, "method_not_allowed"),
         ("GET", "/api/openai/v1/batches/b/cancel", 405, "method_not_allowed"),
         ("PATCH", "/api/openai/v1/batches", 405, "method_not_allowed"),
+        ("OPTIONS", "/v1/files/file-x", 405, "method_not_allowed"),
+        ("POST", "/v1/files/file-x/content", 405, "method_not_allowed"),
         ("GET", "/api/openai/v1/files/a%20b", 400, "invalid_request"),
         ("GET", "/api/openai/v1/files/" + "a" * 81, 400, "invalid_request"),
         ("GET", "/api/openai/v1/batches/%00", 400, "invalid_request"),
@@ -157,7 +170,7 @@ def test_routes_that_do_not_answer(
     response = httpx.request(method, gateway.origin + path, headers=gateway.auth)
     assert_error(response, status, code)
     if status == 405:
-        assert response.headers["allow"]
+        assert response.headers["allow"] == ALLOWED[path]
 
 
 @pytest.mark.parametrize(
