@@ -12,6 +12,7 @@ from protocol.repository.errors import (
 )
 from protocol.repository.facts import ModelFacts, read_architecture, read_facts
 from protocol.repository.hub import download, resolve_revision, weight_bytes
+from protocol.repository.json_files import read_text_config
 from protocol.repository.progress import Progress
 
 __all__ = [
@@ -30,6 +31,7 @@ __all__ = [
     "read_architecture",
     "read_cache_shape",
     "read_facts",
+    "read_text_config",
     "resolve_revision",
     "weight_bytes",
 ]

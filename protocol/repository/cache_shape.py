@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from protocol.repository.errors import Unsupported
-from protocol.repository.json_files import positive, read_configs
+from protocol.repository.json_files import positive, read_text_config
 
 LINEAR = "linear_attention"
 # Engines accumulate the matrices of linear attention in float32, whatever the model's type.
@@ -41,8 +41,7 @@ def read_cache_shape(folder: Path, element_bytes: int) -> CacheShape:
     Raises:
         Unsupported: ``config.json`` is missing or lacks a member.
     """
-    config, text_config = read_configs(folder)
-    return cache_shape(config | text_config, element_bytes)
+    return cache_shape(read_text_config(folder), element_bytes)
 
 
 def cache_shape(config: Mapping[str, Any], element_bytes: int) -> CacheShape:

@@ -43,6 +43,16 @@ def read_configs(folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     return config, text_config
 
 
+def read_text_config(folder: Path) -> dict[str, Any]:
+    """Return the configuration of the language model: ``text_config``'s members, then the rest.
+
+    Raises:
+        Unsupported: see ``read_configs``.
+    """
+    config, text_config = read_configs(folder)
+    return config | text_config
+
+
 def is_id(value: object) -> TypeGuard[int]:
     """Say whether a value is a whole number from 0 to 2**31 - 1."""
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < ID_LIMIT
