@@ -56,6 +56,9 @@ from protocol.manifest import (
 from protocol.messages import SampleReference, SampleVerdict, Stack, Work
 from protocol.receipts import LeasePart, ResultPart, SampleReceipt, VerdictPart
 from protocol.repository import ModelFacts, read_facts
+from scoring.profile import bin_of
+from scoring.published import chosen
+from scoring.sample_rule import RULE
 from scripts.verify.prompts import ExpectedLine, digest_of, expected_lines, refused_entries
 
 ORDER = "01a22870-0000-7000-8000-000000000000"
@@ -263,17 +266,24 @@ class _Writer:
 def receipts_of(
     work: Work, samples: list[list[int]], lines: Sequence[ExpectedLine], n: int, signers: Signers
 ) -> dict[int, list[SampleReceipt]]:
-    """Return the receipts of a unit by line; all its samples count as verified."""
+    """Return the receipts of a unit by line; all its samples count as verified with one margin."""
+    profile = chosen(work.model, STACK, STACK).digest
     draw_keys, hotkey = work_keys(work), signers.miner.ss58_address
     verdicts = [
-        SampleVerdict(outcome="verified", tokens=len(ids), mismatches=0, largest_margin_micro=0)
+        SampleVerdict(
+            outcome="verified",
+            tokens=len(ids),
+            mismatches=0,
+            largest_margin_micro=1_000,
+            marks=[(0, 0, bin_of(0.001))],
+        )
         for ids in samples
     ]
     lease = lease_statement(work.unit_id, 1, hotkey, CREATED_AT, work)
     lease_digest = digest(lease).hex()
     root, judged = result_root(draw_keys, samples), verdict_root(draw_keys, verdicts)
     result = result_statement(work.unit_id, 1, lease_digest, STACK, root)
-    verdict = verdict_statement(work.unit_id, 1, lease_digest, "made/1", None, STACK, root, judged)
+    verdict = verdict_statement(work.unit_id, 1, lease_digest, RULE, profile, STACK, root, judged)
     signatures = (
         sign_statement(signers.gateway, lease),
         sign_statement(signers.miner, result),
@@ -308,8 +318,8 @@ def receipts_of(
                 verdict=VerdictPart(
                     validator=signers.validator.ss58_address,
                     sample=verdicts[place],
-                    rule="made/1",
-                    profile=None,
+                    rule=RULE,
+                    profile=profile,
                     stack=STACK,
                     root=judged,
                     signature=signatures[2],

@@ -8,6 +8,7 @@ from protocol.manifest import ManifestStatement
 from protocol.receipts import SampleReceipt
 from scripts.verify.discrepancy import shown
 from scripts.verify.prompts import ExpectedLine
+from scripts.verify.verdicts import known_profile
 
 SHOWN_LINES = 20
 
@@ -18,7 +19,8 @@ class Report:
 
     ``refused`` counts refused lines by code; ``short`` are the first ``SHOWN_LINES`` of the lines
     that lack samples, as custom_id and number delivered; ``same_input`` tells that the customer's
-    file is byte for byte the one that was ordered.
+    file is byte for byte the one that was ordered. ``rejudged`` counts samples whose verdict was
+    drawn from its marks again.
     """
 
     statement: ManifestStatement
@@ -34,6 +36,7 @@ class Report:
     samples: int = 0
     completion_tokens: int = 0
     mismatches: int = 0
+    rejudged: int = 0
 
     def add(self, line: ExpectedLine, samples: Mapping[int, SampleReceipt]) -> None:
         """Count one usable line and its delivered samples."""
@@ -43,6 +46,7 @@ class Report:
             self.rules[receipt.verdict.rule] += 1
             self.completion_tokens += len(receipt.token_ids)
             self.mismatches += receipt.verdict.sample.mismatches
+            self.rejudged += known_profile(receipt.verdict) is not None
         self.samples += len(samples)
         if len(samples) == self.statement.n:
             self.lines_completed += 1
@@ -135,6 +139,11 @@ def _proved(report: Report, assurance: Assurance) -> Iterator[str]:
         "Text, finish reasons and usage follow from the signed token ids; output, errors and "
         "counts are complete and unchanged."
     )
+    if report.rejudged:
+        yield (
+            f"The verdicts on {report.rejudged:,} samples follow from the margins that their "
+            "validators recorded, by the published rule and profile."
+        )
     if assurance.audited is not None:
         yield (
             f"All {assurance.audited:,} tokens were drawn again from your own copy of the model "
@@ -149,6 +158,11 @@ def _not_proved(report: Report, assurance: Assurance) -> Iterator[str]:
         yield (
             "That the tokens follow from the model: that is the validators' signed word. "
             "--audit draws them again."
+        )
+    if report.rejudged < report.samples:
+        yield (
+            f"How {report.samples - report.rejudged:,} verdicts were reached: by a rule or a "
+            "profile that this version does not know."
         )
     if report.statement.seed_drawn:
         yield (

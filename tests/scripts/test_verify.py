@@ -366,7 +366,7 @@ def test_hostile_members_of_a_receipt_are_named(
     }
     member = {
         "lease.statement": (b'"attempt":1,"miner"', b'"attempt":%s,"miner"'),
-        "verdict.sample.marks": (b'"marks":[]', b'"marks":[[%s,0,1]]'),
+        "verdict.sample.marks": (b'"marks":[[0,0,1]]', b'"marks":[[%s,0,1]]'),
         "stack": (b'"parallelism":1', b'"parallelism":%s'),
     }[place]
     content = (copy / RECEIPTS).read_bytes()
