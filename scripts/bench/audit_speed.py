@@ -25,8 +25,8 @@ from rich.table import Table
 
 from protocol.messages import SampleReference, Work
 from protocol.sampling import Sampling
+from scripts.tiny_model import WEIGHTS
 
-WEIGHTS = Path(__file__).parents[1] / "tiny_model" / "weights"
 SAMPLINGS = {
     "T 1": Sampling(),
     "filtered": Sampling(temperature=0.6, top_k=20, top_p=0.95),

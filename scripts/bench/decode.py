@@ -11,7 +11,6 @@ import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -22,11 +21,11 @@ from miner.engines.base import EngineSettings
 from miner.engines.vllm_engine import VllmEngine
 from protocol.messages import SampleReference, Work
 from protocol.sampling import Sampling
+from scripts.tiny_model import WEIGHTS
 
 if TYPE_CHECKING:
     from vllm import SamplingParams
 
-WEIGHTS = Path(__file__).parents[1] / "tiny_model" / "weights"
 MODEL, REVISION = "reliquary/tiny-qwen3", "0" * 40
 PROMPT = "<|im_start|>user\nTell me a short tale.<|im_end|>\n<|im_start|>assistant\n"
 BATCH = 64

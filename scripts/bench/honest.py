@@ -23,12 +23,11 @@ from protocol.messages import EngineName, SampleReference, SampleVerdict, Work
 from protocol.repository import read_facts
 from protocol.sampling import Sampling
 from scoring.published import chosen
-from scripts import tiny_model
+from scripts.tiny_model import WEIGHTS
 from scripts.tiny_model.tales import HEROES, OBJECTS, article
 from validator.offline import audit
 from validator.transformers_forward import load
 
-WEIGHTS = Path(tiny_model.__file__).parent / "weights"
 MODEL, REVISION = "reliquary/tiny-qwen3", "0" * 40
 UNIT_SAMPLES = 64
 SAMPLES_A_PROMPT = 8

@@ -89,5 +89,10 @@ def _show(profile: Profile, out: Path) -> None:
         )
 
 
-if __name__ == "__main__":
+def main() -> None:
+    """Read the command line and measure."""
     typer.run(command)
+
+
+if __name__ == "__main__":
+    main()

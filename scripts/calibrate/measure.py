@@ -1,6 +1,6 @@
 """What an audit sees of claimed tokens: the margin and the entropy of every position."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -32,13 +32,28 @@ class Seen:
     mismatches: NDArray[np.bool_]
 
 
-def seen(work: Work, samples: Sequence[Sequence[int]], forward: Forward) -> list[Seen]:
+# Of some rows: logits [R, V], draw keys [R, 4], positions [R] and the ids that are due [R], the ids
+# that are claimed in place of the sample's own [R].
+Claims = Callable[
+    [NDArray[np.float32], NDArray[np.uint32], NDArray[np.uint32], NDArray[np.int64]],
+    NDArray[np.int64],
+]
+
+
+def seen(
+    work: Work,
+    samples: Sequence[Sequence[int]],
+    forward: Forward,
+    claims_instead: Claims | None = None,
+) -> list[Seen]:
     """Return what an audit of ``samples`` sees of each, in the work's order.
 
     Args:
         work: the unit as it was ordered.
         samples: the ids that are claimed, at least one a sample.
         forward: the work's model at its revision.
+        claims_instead: what is claimed at each position in place of the sample's own id, which
+            stays its context: so one cheat token at a time is looked at.
     """
     claims = [Claim(sample.prompt, ids) for sample, ids in zip(work.samples, samples, strict=True)]
     keys = np.array([key_words(key) for key in work_keys(work)], dtype=np.uint32)
@@ -46,12 +61,15 @@ def seen(work: Work, samples: Sequence[Sequence[int]], forward: Forward) -> list
         Seen(np.empty(len(ids)), np.empty(len(ids), np.float32), np.empty(len(ids), bool))
         for ids in samples
     ]
-    for claim, place, row, ids in _rows(work, claims, forward):
+    for claim, place, logits in _rows(work, claims, forward):
         claimed = np.array([claims[c].ids[p] for c, p in zip(claim, place, strict=True)])
+        positions = place.astype(np.uint32)
+        if claims_instead is not None:
+            claimed = claims_instead(logits, keys[claim], positions, claimed)
         drawn, margins = judge_rows(
-            row, claimed, keys[claim], place.astype(np.uint32), work.sampling, ids
+            logits, claimed, keys[claim], positions, work.sampling, work.vocabulary_size
         )
-        own = entropies(row[:, :ids], work.sampling.temperature)
+        own = entropies(logits, work.sampling.temperature)
         for at, (c, p) in enumerate(zip(claim, place, strict=True)):
             found[c].margins[p] = margins[at]
             found[c].entropies[p] = own[at]
@@ -61,10 +79,10 @@ def seen(work: Work, samples: Sequence[Sequence[int]], forward: Forward) -> list
 
 def _rows(
     work: Work, claims: Sequence[Claim], forward: Forward
-) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float32], int]]:
-    """Yield claims, places and logits of some rows at a time, and V of the draw."""
+) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float32]]]:
+    """Yield claims, places and logits [R, V of the draw] of some rows at a time."""
     for rows in forward.hidden(work.prompts, claims, PACK_TOKENS):
         for start in range(0, len(rows.places), ROWS_AT_ONCE):
             part = slice(start, start + ROWS_AT_ONCE)
-            logits = forward.logits(rows.hidden[part])
-            yield rows.claims[part], rows.places[part], logits, work.vocabulary_size
+            logits = forward.logits(rows.hidden[part])[:, : work.vocabulary_size]
+            yield rows.claims[part], rows.places[part], logits

@@ -4,8 +4,6 @@ from protocol.messages import Work
 from protocol.sampling import SEED_LIMIT
 from scripts.cheats.base import Cheat
 
-TEMPERATURE_FACTOR = 0.7
-
 
 class OwnRandomNumbers(Cheat):
     """Draws with noise of its own instead of the order's."""
@@ -18,10 +16,33 @@ class OwnRandomNumbers(Cheat):
 class Temperature(Cheat):
     """Draws at a lower temperature than ordered: safer text, fewer tokens."""
 
+    factor, shift = 0.7, 0.0
+
     def falsify_work(self, work: Work) -> Work:
-        """Return the work with its temperature lowered."""
-        lowered = work.sampling.temperature * TEMPERATURE_FACTOR
-        sampling = work.sampling.model_copy(update={"temperature": lowered})
+        """Return the work at another temperature."""
+        other = work.sampling.temperature * self.factor + self.shift
+        sampling = work.sampling.model_copy(update={"temperature": other})
+        return work.model_copy(update={"sampling": sampling})
+
+
+class Warmer(Temperature):
+    """Draws a tenth above the ordered temperature."""
+
+    factor, shift = 1.0, 0.1
+
+
+class Cooler(Temperature):
+    """Draws a tenth below the ordered temperature."""
+
+    factor, shift = 1.0, -0.1
+
+
+class IgnoreTopP(Cheat):
+    """Draws as if top_p were off; the other filters hold."""
+
+    def falsify_work(self, work: Work) -> Work:
+        """Return the work without its top_p."""
+        sampling = work.sampling.model_copy(update={"top_p": 1.0})
         return work.model_copy(update={"sampling": sampling})
 
 

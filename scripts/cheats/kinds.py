@@ -11,9 +11,17 @@ from functools import partial
 from miner.engines.base import ENGINE_FACTORIES, make_engine
 from protocol.messages import EngineName
 from scripts.cheats.base import Cheat
-from scripts.cheats.draws import IgnoreFilters, OwnRandomNumbers, SuppressEnd, Temperature
+from scripts.cheats.draws import (
+    Cooler,
+    IgnoreFilters,
+    IgnoreTopP,
+    OwnRandomNumbers,
+    SuppressEnd,
+    Temperature,
+    Warmer,
+)
 from scripts.cheats.edits import EarlyEnd, EditTokens
-from scripts.cheats.weights import FourBitWeights
+from scripts.cheats.weights import EightBitWeights, FewerLayers, FourBitWeights
 
 
 @dataclass(frozen=True)
@@ -27,11 +35,16 @@ class Kind:
 KINDS: dict[str, Kind] = {
     "own-random-numbers": Kind("draws with its own random numbers", OwnRandomNumbers),
     "temperature": Kind("draws at .7 of the ordered temperature", Temperature),
+    "warmer": Kind("draws .1 above the ordered temperature", Warmer),
+    "cooler": Kind("draws .1 below the ordered temperature", Cooler),
+    "ignore-top-p": Kind("ignores top_p", IgnoreTopP),
     "ignore-filters": Kind("ignores top_p, top_k and min_p", IgnoreFilters),
     "edit-tokens": Kind("replaces one token in twenty", EditTokens),
     "early-end": Kind("ends every sample halfway", EarlyEnd),
     "suppress-end": Kind("never ends a sample before its limit", SuppressEnd),
     "four-bit-weights": Kind("rounds the model's weights to 4 bits", FourBitWeights),
+    "eight-bit-weights": Kind("rounds the model's weights to 8 bits", EightBitWeights),
+    "fewer-layers": Kind("leaves the model's last layer out", FewerLayers),
 }
 
 

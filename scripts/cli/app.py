@@ -7,6 +7,7 @@ import typer
 from scripts.cli import (
     accounts,
     bench,
+    calibrate,
     fetch,
     gateway,
     hub,
@@ -35,6 +36,7 @@ app.command("fetch")(fetch.fetch)
 app.command("verify")(verify.verify)
 app.command("hub")(hub.hub)
 app.command("tiny-model", context_settings=REST)(hub.tiny_model)
+app.command("calibrate", context_settings=REST)(calibrate.calibrate)
 app.add_typer(keys.keys, name="keys")
 app.add_typer(accounts.accounts, name="accounts")
 app.add_typer(network.chain, name="chain")

@@ -35,3 +35,9 @@ def audit_speed(context: typer.Context) -> None:
 def honest(context: typer.Context) -> None:
     """Audit honest samples of both engines: how many differ from the draw, how many are void."""
     forward("scripts.bench.honest", context)
+
+
+@bench.command("audit", context_settings=REST)
+def audit(context: typer.Context) -> None:
+    """Measure how many tokens the evidence needs to find each cheat."""
+    forward("scripts.bench.power.__main__", context)

@@ -14,9 +14,9 @@ from typing import Any
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from scripts.tiny_model import WEIGHTS
 from scripts.tiny_model.questions import ask
 
-WEIGHTS = Path(__file__).parent / "weights"
 WALKTHROUGH = (
     ("Name the capital of France in one word.", "Paris"),
     ("What is 7 times 8? Reply with the number only.", "56"),

@@ -13,9 +13,9 @@ from transformers import (
     Qwen3ForCausalLM,
 )
 
+from scripts.tiny_model import WEIGHTS
 from scripts.tiny_model.architecture import CONTEXT_LENGTH, TinyModel, end_ids, make_config, save
 
-WEIGHTS = Path(__file__).parent / "weights"
 ARCHITECTURES = ("Qwen3ForCausalLM", "Qwen3_5ForCausalLM", "Qwen3_5ForConditionalGeneration")
 # The vision tower of a model that is only ever asked for text: as small as it can be.
 VISION = {

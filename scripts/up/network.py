@@ -10,6 +10,7 @@ from typing import Self
 from protocol.chain.local import LocalChain
 from protocol.keys import load_or_create_hotkey
 from scripts.hub import publish
+from scripts.tiny_model import WEIGHTS
 from scripts.up.follow import NAME_WIDTH, Follower, last_lines
 from scripts.up.layout import (
     HOST,
@@ -23,7 +24,6 @@ from scripts.up.layout import (
 from scripts.up.plans import (
     COMMAND_LINE,
     MODEL,
-    WEIGHTS,
     NetworkPlan,
     gateway_plan,
     hub_plan,

@@ -7,14 +7,12 @@ from pathlib import Path
 from typing import Literal
 
 from protocol.messages import EngineName
-from scripts import tiny_model
 from scripts.cheats.kinds import factory_path
 from scripts.up.layout import HOST, Layout
 from scripts.up.process import Plan
 
 COMMAND_LINE = "scripts.cli"
 MODEL = "reliquary/tiny-qwen3"
-WEIGHTS = Path(tiny_model.__file__).parent / "weights"
 DtypeName = Literal["auto", "float32", "bfloat16"]
 
 

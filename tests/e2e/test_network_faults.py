@@ -7,7 +7,7 @@ from customer import MODEL, Customer, chat_line, tale_lines
 from ended_batch import check_ended
 
 from scripts.hub import publish
-from scripts.up.plans import WEIGHTS
+from scripts.tiny_model import WEIGHTS
 
 Start = Callable[..., Customer]
 

@@ -12,8 +12,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from protocol.repository import read_facts
 from scripts.hub import publish
-from scripts.tiny_model import check
-from scripts.tiny_model.check import WEIGHTS
+from scripts.tiny_model import WEIGHTS, check
 from scripts.tiny_model.corpus import examples
 from scripts.tiny_model.muon import orthogonal
 from scripts.tiny_model.random_models import ARCHITECTURES, make_random

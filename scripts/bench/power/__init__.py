@@ -1,0 +1,1 @@
+"""``reliquary bench audit``: the tokens that each cheat needs to be found by."""

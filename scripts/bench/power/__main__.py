@@ -1,0 +1,131 @@
+"""``reliquary bench audit [--quick]``: cheats on real generations, and the tokens to find them."""
+
+import json
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import Progress
+
+from miner.engines.base import EngineError
+from protocol.messages import EngineName
+from protocol.repository import read_facts
+from protocol.sampling import Sampling
+from scoring.profile import Profile
+from scoring.published import chosen
+from scripts.bench.power.cheats import (
+    ENGINE_CHEATS,
+    FILTER_CHEATS,
+    Bench,
+    cheat,
+    claimed,
+    early_end,
+    honest,
+    mixed,
+    redrawn,
+    runner_up,
+)
+from scripts.bench.power.shown import draw_power, table
+from scripts.bench.power.streams import Power, power
+from scripts.calibrate.measure import Seen
+from scripts.calibrate.orders import SAMPLINGS
+from scripts.tiny_model import WEIGHTS
+from validator.transformers_forward import load
+
+MODEL, REVISION = "reliquary/tiny-qwen3", "0" * 40
+BOTH = ("T 1", "T .6, top_k 20, top_p .95")
+PREFIX_TOKENS = 16_000
+QUICK_CHEATS = ("four-bit-weights", "own-random-numbers", "temperature")
+
+
+def command(
+    engine: Annotated[EngineName, typer.Option(help="What generates.")] = "vllm",
+    dtype: Annotated[str, typer.Option(help="Of the engine.")] = "bfloat16",
+    validator_dtype: Annotated[str, typer.Option(help="Of the validator.")] = "bfloat16",
+    tokens: Annotated[int, typer.Option(min=500, help="Of each cheat, and honest.")] = 40_000,
+    profile: Annotated[
+        Path | None, typer.Option(help="A profile in place of the published one.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for figures (JSON) and plots.")] = None,
+    quick: Annotated[bool, typer.Option(help="Few cheats and tokens: a check.")] = False,
+) -> None:
+    """Measure how many tokens the evidence needs to find each cheat."""
+    console, facts = Console(), read_facts(WEIGHTS, MODEL, REVISION)
+    forward = load(WEIGHTS, validator_dtype)
+    given = None if profile is None else Profile.model_validate_json(profile.read_text())
+    kinds = [*QUICK_CHEATS] if quick else [*ENGINE_CHEATS]
+    for sampling in BOTH:
+        bench = Bench(WEIGHTS, facts, engine, dtype, forward, sampling, 3_000 if quick else tokens)
+        try:
+            found = _measured(bench, kinds, given)
+        except EngineError as error:
+            sys.exit(f"error: {error}")
+        console.print(table(sampling, found))
+        if out is not None:
+            out.mkdir(parents=True, exist_ok=True)
+            name = f"power-{engine}-{dtype}-{BOTH.index(sampling)}"
+            (out / f"{name}.json").write_text(
+                json.dumps({cheat: asdict(one) for cheat, one in found.items()}, indent=1)
+            )
+            draw_power(sampling, found, out / f"{name}.png")
+        if missed := _missed(found):
+            sys.exit(f"error: not found within the tokens at hand: {', '.join(missed)}")
+
+
+def _measured(bench: Bench, kinds: list[str], given: Profile | None) -> dict[str, Power]:
+    """Return the power over each cheat by its name, honest samples first."""
+    sampling = Sampling.model_validate(SAMPLINGS[bench.sampling] | {"max_tokens": 1})
+    if "top_p" not in SAMPLINGS[bench.sampling]:
+        kinds = [kind for kind in kinds if kind not in FILTER_CHEATS]
+    with Progress() as bar:
+        task = bar.add_task(bench.sampling, total=len(kinds) + 4)
+        good = honest(bench)
+        profile = given or chosen(bench.facts.model, good.stack, bench.forward.stack())
+        bar.advance(task)
+        found = {"honest": power(profile, good.seen)}
+        other = claimed(bench, good, redrawn(sampling))
+        bar.advance(task)
+        flips = claimed(bench, good, runner_up(sampling))
+        bar.advance(task)
+        ends = claimed(bench, good, early_end(bench.facts.end_ids[0]))
+        bar.advance(task)
+        for name, samples in _streams(good.seen, other, flips, ends):
+            found[name] = power(profile, samples)
+        prefix = good.seen[: max(1, PREFIX_TOKENS * len(good.seen) // bench.tokens)]
+        found["wrong seed after an honest prefix"] = power(profile, other, prefix)
+        for kind in kinds:
+            found[ENGINE_CHEATS[kind]] = power(profile, cheat(bench, kind))
+            bar.advance(task)
+    return found
+
+
+def _streams(
+    good: list[Seen], other: list[Seen], flips: list[Seen], ends: list[Seen]
+) -> Iterator[tuple[str, list[Seen]]]:
+    for percent in (1, 5, 20):
+        yield f"{percent} % of tokens redrawn", mixed(good, other, percent / 100, percent)
+    yield "5 % runner-up flips", mixed(good, flips, 0.05, 6)
+    yield "an early end in 50 tokens", mixed(good, ends, 0.02, 7)
+    tenth = [bad if at % 10 == 0 else fine for at, (fine, bad) in enumerate(zip(good, other))]  # noqa: B905
+    yield "wrong seed in a tenth of samples", tenth
+
+
+def _missed(found: dict[str, Power]) -> list[str]:
+    """Return the cheats that a wrong seed's or 4-bit weights' evidence should not have let by."""
+    sure = ("wrong seed", "4-bit weights", "temperature x .7")
+    return [
+        name for name in sure if name in found and found[name].needed[1e6].median == float("inf")
+    ]
+
+
+def main() -> None:
+    """Read the command line and measure."""
+    typer.run(command)
+
+
+if __name__ == "__main__":
+    main()
