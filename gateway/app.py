@@ -113,7 +113,7 @@ async def opened(
     settings.incoming.mkdir()
     keypair = load_or_create_hotkey(settings.hotkey)
     objects = open_objects(settings.objects_url)
-    catalog = Catalog(architectures=settings.architectures)
+    catalog = Catalog()
     store = await Store.open(settings.database_url.get_secret_value(), objects)
     try:
         async with IntakePool(settings.intake_workers) as intake:

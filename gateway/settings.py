@@ -7,7 +7,6 @@ from pydantic import Field, SecretStr, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from gateway.orders.policy import SECOND, Policy
-from protocol.architectures import SUPPORTED_ARCHITECTURES
 from protocol.messages import MAX_UNIT_SAMPLES
 
 
@@ -30,7 +29,10 @@ class GatewaySettings(BaseSettings):
         quotes_per_day: quotes of one account in any 24 hours.
         uploads_at_once: uploads of one account that may be under way at once.
         intake_workers: processes that read, render and tokenize files.
-        architectures: supported ``architectures[0]`` of a model's ``config.json``.
+        architectures: supported ``architectures[0]`` of a model's ``config.json``; empty: those
+            that the nodes announce.
+        node_gpus: GPUs of one node, which a model must fit.
+        gpu_gb: memory of one of them, in 10**9 bytes.
         batches_enabled: False answers every customers' route with 404 ``not_available``.
     """
 
@@ -52,7 +54,9 @@ class GatewaySettings(BaseSettings):
     quotes_per_day: Annotated[int, Field(ge=1, le=1_000_000)] = 200
     uploads_at_once: Annotated[int, Field(ge=1, le=1_000)] = 20
     intake_workers: Annotated[int, Field(ge=1, le=64)] = 1
-    architectures: tuple[str, ...] = SUPPORTED_ARCHITECTURES
+    architectures: tuple[str, ...] = ()
+    node_gpus: Annotated[int, Field(ge=1, le=1_024)] = 8
+    gpu_gb: Annotated[float, Field(gt=0, le=100_000)] = 80.0
     batches_enabled: bool = True
 
     @model_validator(mode="after")
@@ -88,6 +92,11 @@ class GatewaySettings(BaseSettings):
             open_orders=self.open_orders,
             quotes_per_day=self.quotes_per_day,
         )
+
+    @property
+    def node_bytes(self) -> int:
+        """GPU memory of one node."""
+        return round(self.node_gpus * self.gpu_gb * 10**9)
 
     @property
     def incoming(self) -> Path:

@@ -25,7 +25,7 @@ OrderId = Annotated[str, Path(pattern="^[A-Za-z0-9_-]{1,80}$")]
 @router.get("/generation/catalog")
 async def catalog(state: StateOf) -> dict[str, Any]:
     """List the supported architectures (``config.json``'s ``architectures[0]``)."""
-    return {"architectures": list(state.settings.architectures)}
+    return {"architectures": list(await state.capacity.supported(state.now_ms()))}
 
 
 @router.get("/dataset-orders/{order_id}")

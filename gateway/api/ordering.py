@@ -158,7 +158,7 @@ async def _quote(state: State, wanted: CreateBatch, path: Path) -> Quote:
         model_hint=wanted.model_hint,
     )
     folder = state.settings.incoming
-    return await quote(request, state.intake, state.catalog, folder, state.now_ms())
+    return await quote(request, state.intake, state.catalog, state.capacity, folder, state.now_ms())
 
 
 def _order_id(batch_id: str) -> str | None:

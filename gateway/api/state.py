@@ -12,6 +12,7 @@ from gateway.api.rates import AtOnce, BodyBudget, RateLimit
 from gateway.catalog.lookup import Catalog
 from gateway.intake.pool import IntakePool
 from gateway.neurons import Neurons
+from gateway.orders.capacity import Capacity
 from gateway.settings import GatewaySettings
 from gateway.store.engine import Store
 from protocol.http_auth import InMemoryNonceStore
@@ -35,6 +36,12 @@ class State:
     uploads: AtOnce
     downloads: AtOnce
     nonces: InMemoryNonceStore = field(default_factory=InMemoryNonceStore)
+
+    @property
+    def capacity(self) -> Capacity:
+        """Return what the network can serve."""
+        settings = self.settings
+        return Capacity(self.store, settings.policy, settings.architectures, settings.node_bytes)
 
     def now_ms(self) -> int:
         """Return the time as Unix milliseconds."""

@@ -5,16 +5,16 @@ known of a commit never changes and is kept.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
+from gateway.catalog.sizes import ModelSize
 from gateway.errors import GatewayError
 from protocol import repository
-from protocol.architectures import SUPPORTED_ARCHITECTURES
 from protocol.repository import ModelFacts
 
 P = ParamSpec("P")
@@ -22,13 +22,15 @@ T = TypeVar("T")
 
 _MAX_KEPT = 1_024
 _RETRY_SECONDS = 15
+_SHOWN = 80
 
 
 @dataclass(frozen=True)
 class Model:
-    """A model commit that can be ordered: its facts, and the folder of its small files."""
+    """A model commit that can be ordered: its facts, size, and the folder of its small files."""
 
     facts: ModelFacts
+    size: ModelSize
     folder: Path
 
 
@@ -37,17 +39,14 @@ class Catalog:
 
     Args:
         cache_dir: where the hub's files are kept; None for the hub client's own cache.
-        architectures: what is supported.
         lookup_seconds: the longest that one request to the hub may take.
     """
 
     def __init__(
         self,
         cache_dir: Path | None = None,
-        architectures: tuple[str, ...] = SUPPORTED_ARCHITECTURES,
         lookup_seconds: float = 30.0,
     ) -> None:
-        self.architectures = architectures
         self._cache_dir = cache_dir
         self._lookup_seconds = lookup_seconds
         self._threads = ThreadPoolExecutor(4, thread_name_prefix="hub")
@@ -66,8 +65,11 @@ class Catalog:
         """
         return await self._ask(repository.resolve_revision, model)
 
-    async def model(self, name: str, commit: str) -> Model:
+    async def model(self, name: str, commit: str, architectures: Collection[str]) -> Model:
         """A model at a commit, checked.
+
+        Args:
+            architectures: what is supported now.
 
         Raises:
             GatewayError: 400 ``invalid_revision``; 422 ``model_not_found``, ``model_private``,
@@ -76,21 +78,13 @@ class Catalog:
         """
         known = self._models.get((name, commit))
         if known is None:
-            known = await self._ask(partial(_fetch, cache_dir=self._cache_dir), name, commit)
+            fetch = partial(_fetch, cache_dir=self._cache_dir)
+            known = await self._ask(fetch, name, commit, architectures)
             if len(self._models) >= _MAX_KEPT:
                 self._models.pop(next(iter(self._models)))
             self._models[name, commit] = known
-        self._check_architecture(known.facts)
+        _check_architecture(name, known.facts.architecture, architectures)
         return known
-
-    def _check_architecture(self, facts: ModelFacts) -> None:
-        if facts.architecture not in self.architectures:
-            raise GatewayError(
-                422,
-                "architecture_unsupported",
-                f"{facts.model} is a {facts.architecture}; supported are "
-                f"{', '.join(self.architectures)}.",
-            )
 
     async def _ask(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         call = asyncio.get_running_loop().run_in_executor(
@@ -105,9 +99,29 @@ class Catalog:
             raise _refusal(error) from None
 
 
-def _fetch(name: str, commit: str, *, cache_dir: Path | None) -> Model:
+def _fetch(
+    name: str, commit: str, architectures: Collection[str], *, cache_dir: Path | None
+) -> Model:
     folder = repository.download(name, commit, weights=False, cache_dir=cache_dir)
-    return Model(repository.read_facts(folder, name, commit), folder)
+    # First: of another architecture nothing else needs to be as it is here.
+    _check_architecture(name, repository.read_architecture(folder), architectures)
+    facts = repository.read_facts(folder, name, commit)
+    weight_bytes = repository.weight_bytes(name, commit, cache_dir=cache_dir)
+    size = ModelSize(
+        weight_bytes=weight_bytes,
+        parameters=weight_bytes // facts.element_bytes,
+        cache=repository.read_cache_shape(folder, facts.element_bytes),
+    )
+    return Model(facts, size, folder)
+
+
+def _check_architecture(model: str, architecture: str, supported: Collection[str]) -> None:
+    if architecture not in supported:
+        raise GatewayError(
+            422,
+            "architecture_unsupported",
+            f"{model} is a {architecture[:_SHOWN]}; supported are {', '.join(supported)}.",
+        )
 
 
 def _refusal(error: repository.RepositoryError) -> GatewayError:

@@ -8,9 +8,12 @@ from pathlib import Path
 
 from gateway.catalog.lookup import Catalog, Model
 from gateway.catalog.names import check_commit, check_model_name
+from gateway.catalog.sizes import allowed_ids, check_fit
+from gateway.catalog.speeds import check_deadline, speed_of
 from gateway.intake.job import IntakeJob
 from gateway.intake.outcome import Intake
 from gateway.intake.pool import IntakePool
+from gateway.orders.capacity import Capacity
 from protocol.repository import ModelFacts
 
 
@@ -55,7 +58,12 @@ class Quote:
 
 
 async def quote(
-    request: QuoteRequest, pool: IntakePool, catalog: Catalog, workdir: Path, now_ms: int
+    request: QuoteRequest,
+    pool: IntakePool,
+    catalog: Catalog,
+    capacity: Capacity,
+    workdir: Path,
+    now_ms: int,
 ) -> Quote:
     """Find the model, pin its commit, and read the file for it.
 
@@ -63,6 +71,7 @@ async def quote(
         request: what is asked for.
         pool: the started worker processes.
         catalog: the models that can be ordered.
+        capacity: what the network can serve.
         workdir: an existing folder; the quote's files come into a new folder inside it, which the
             caller removes. Where the quote is refused nothing stays.
         now_ms: Unix milliseconds.
@@ -70,9 +79,12 @@ async def quote(
     Raises:
         GatewayError: in this order: ``invalid_model``, ``invalid_revision``, the model's checks,
             the file's (limits, lines, ``no_usable_line``, ``endpoint_mismatch``,
-            ``mixed_sampling``, ``invalid_max_tokens``, ``context_too_long``).
+            ``mixed_sampling``, ``invalid_max_tokens``, ``context_too_long``), then
+            ``model_too_large`` and ``exceeds_generation_deadline``.
     """
-    model = await _find_model(request, pool, catalog)
+    model = await _find_model(request, pool, catalog, capacity, now_ms)
+    # Known before the file is read; what the file adds is checked after it.
+    check_fit(model.facts.model, model.size, allowed_ids(0, 0), capacity.node_bytes)
     folder = Path(tempfile.mkdtemp(prefix="intake-", dir=workdir))
     template_time = now_ms // 1_000
     job = IntakeJob(
@@ -88,13 +100,16 @@ async def quote(
     )
     try:
         intake = await pool.intake(job)
+        await _check_capacity(model, intake, request.completion_window_hours, capacity, now_ms)
     except BaseException:
         shutil.rmtree(folder)
         raise
     return Quote(intake, model.facts, now_ms, template_time)
 
 
-async def _find_model(request: QuoteRequest, pool: IntakePool, catalog: Catalog) -> Model:
+async def _find_model(
+    request: QuoteRequest, pool: IntakePool, catalog: Catalog, capacity: Capacity, now_ms: int
+) -> Model:
     name = request.metadata.get("model")
     param = "metadata.model"
     if name is None:
@@ -108,4 +123,21 @@ async def _find_model(request: QuoteRequest, pool: IntakePool, catalog: Catalog)
         commit = await catalog.pin(name)
     else:
         commit = check_commit(commit, param="metadata.revision")
-    return await catalog.model(name, commit)
+    return await catalog.model(name, commit, await capacity.supported(now_ms))
+
+
+async def _check_capacity(
+    model: Model, intake: Intake, hours: int, capacity: Capacity, now_ms: int
+) -> None:
+    """Refuse what the model's size makes impossible, in memory or in time."""
+    facts, max_tokens = model.facts, intake.sampling.max_tokens
+    ids = allowed_ids(intake.longest_prompt, max_tokens)
+    check_fit(facts.model, model.size, ids, capacity.node_bytes)
+    speed = await capacity.speed(facts.model, facts.revision, now_ms)
+    check_deadline(
+        facts.model,
+        intake.usable_lines * intake.n,
+        max_tokens,
+        speed or speed_of(model.size.parameters),
+        hours,
+    )

@@ -40,7 +40,10 @@ def gateway(
         int | None, typer.Option(help="Processes that read and tokenize files; 1.")
     ] = None,
     architecture: Annotated[
-        list[str] | None, typer.Option(help="A supported architectures[0]; may be repeated.")
+        list[str] | None,
+        typer.Option(
+            help="A supported architectures[0]; may be repeated; else what nodes announce."
+        ),
     ] = None,
 ) -> None:
     """Serve customers and nodes until Ctrl-C or SIGTERM.

@@ -22,6 +22,7 @@ from gateway.app import create_app
 from gateway.serve import Server, listen, make_server
 from gateway.settings import GatewaySettings
 from gateway.store.tables import Account, AccountState, Order
+from protocol.architectures import SUPPORTED_ARCHITECTURES
 from protocol.chain.local import LocalChain
 
 T = TypeVar("T")
@@ -113,7 +114,7 @@ def live_gateway(
     data.mkdir(parents=True, exist_ok=True)
 
     async def serve() -> None:
-        made = GatewaySettings(data=data, **settings)
+        made = GatewaySettings(data=data, **({"architectures": SUPPORTED_ARCHITECTURES} | settings))
         chain = LocalChain(made.chain, clock)
         app = create_app(made, chain=chain, clock=clock)
         server = make_server(app)

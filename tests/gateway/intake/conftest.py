@@ -2,7 +2,7 @@
 
 import json
 import shutil
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
@@ -16,6 +16,11 @@ from gateway.intake import outcome
 from gateway.intake.file import run_intake
 from gateway.intake.job import IntakeJob
 from gateway.intake.outcome import FileRefusal, Intake
+from gateway.orders.capacity import Capacity
+from gateway.orders.policy import Policy
+from gateway.store.engine import Store
+from gateway.store.objects import open_objects
+from protocol.architectures import SUPPORTED_ARCHITECTURES
 from scripts.hub import HubServer, publish
 
 MODEL = "reliquary/tiny"
@@ -165,6 +170,15 @@ def chat() -> Callable[..., Row]:
 
 
 @pytest.fixture
+async def capacity(tmp_path: Path) -> AsyncIterator[Capacity]:
+    """Nodes of 8 GPUs that serve what the project does; none has announced itself."""
+    objects = open_objects(f"file://{tmp_path / 'objects'}")
+    store = await Store.open(f"sqlite:///{tmp_path / 'capacity.sqlite'}", objects)
+    yield Capacity(store, Policy(), SUPPORTED_ARCHITECTURES, 640 * 10**9)
+    await store.close()
+
+
+@pytest.fixture
 def completion() -> Callable[..., Row]:
     """Makes good completions lines: ``completion(custom_id, **body)``."""
     return make_completion
@@ -173,6 +187,10 @@ def completion() -> Callable[..., Row]:
 CONFIG = {
     "architectures": ["Qwen3ForCausalLM"],
     "vocab_size": 512,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 16,
     "max_position_embeddings": 32_768,
     "eos_token_id": 2,
 }

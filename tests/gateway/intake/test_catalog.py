@@ -10,6 +10,7 @@ import pytest
 from gateway.catalog.lookup import Catalog
 from gateway.catalog.names import check_commit, check_model_name
 from gateway.errors import GatewayError
+from protocol.architectures import SUPPORTED_ARCHITECTURES
 from scripts.hub import set_access
 
 MODEL = "reliquary/tiny"
@@ -18,14 +19,14 @@ UNKNOWN = "0" * 40
 
 async def refusal(catalog: Catalog, name: str, commit: str | None = None) -> GatewayError:
     with pytest.raises(GatewayError) as error:
-        await catalog.model(name, commit or await catalog.pin(name))
+        await catalog.model(name, commit or await catalog.pin(name), SUPPORTED_ARCHITECTURES)
     return error.value
 
 
 async def test_a_model_is_pinned_and_described(put: Callable[..., str], catalog: Catalog) -> None:
     commit = put()
     assert await catalog.pin(MODEL) == commit
-    model = await catalog.model(MODEL, commit)
+    model = await catalog.model(MODEL, commit, SUPPORTED_ARCHITECTURES)
     assert (model.facts.model, model.facts.revision) == (MODEL, commit)
     assert model.facts.end_ids == (2,)
     assert model.facts.context_length == 32_768
@@ -38,8 +39,8 @@ async def test_main_moves_and_a_commit_stays(put: Callable[..., str], catalog: C
     second = put(config={"max_position_embeddings": 1_024})
     assert first != second
     assert await catalog.pin(MODEL) == second
-    assert (await catalog.model(MODEL, first)).facts.context_length == 32_768
-    assert (await catalog.model(MODEL, second)).facts.context_length == 1_024
+    models = [await catalog.model(MODEL, each, SUPPORTED_ARCHITECTURES) for each in (first, second)]
+    assert [model.facts.context_length for model in models] == [32_768, 1_024]
 
 
 @pytest.mark.parametrize(
@@ -47,8 +48,14 @@ async def test_main_moves_and_a_commit_stays(put: Callable[..., str], catalog: C
     [
         ({"architectures": ["LlamaForCausalLM"]}, "", "architecture_unsupported"),
         ({"architectures": []}, "", "model_unsupported"),
+        ({"architectures": ["LlamaForCausalLM"]}, "tokenizer.json", "architecture_unsupported"),
         ({"quantization_config": {"bits": 4}}, "", "model_unsupported"),
+        ({"text_config": {"quantization_config": {"bits": 4}}}, "", "model_unsupported"),
+        ({"dtype": "float8_e4m3fn"}, "", "model_unsupported"),
         ({"eos_token_id": None}, "", "model_unsupported"),
+        ({"eos_token_id": "<|im_end|>"}, "", "model_unsupported"),
+        ({"num_hidden_layers": None}, "", "model_unsupported"),
+        ({"layer_types": ["full_attention"]}, "", "model_unsupported"),
         ({"max_position_embeddings": None}, "", "model_unsupported"),
         ({}, "model.safetensors", "model_unsupported"),
         ({}, "config.json", "model_unsupported"),
@@ -69,12 +76,27 @@ async def test_a_model_that_cannot_be_served(
         assert "Qwen3ForCausalLM, Qwen3_5ForCausalLM" in error.message
 
 
+async def test_another_list_of_architectures(put: Callable[..., str], catalog: Catalog) -> None:
+    commit = put()
+    await catalog.model(MODEL, commit, ["Qwen3ForCausalLM"])
+    with pytest.raises(GatewayError) as error:
+        await catalog.model(MODEL, commit, ["OneForCausalLM", "OtherForCausalLM"])
+    assert error.value.code == "architecture_unsupported"
+    assert "OneForCausalLM, OtherForCausalLM" in error.value.message
+
+
 async def test_unknown_private_and_gated(
     put: Callable[..., str], hub: Path, catalog: Catalog
 ) -> None:
     commit = put()
     put("reliquary/gated")
+    put("reliquary/private")
     set_access(hub, "reliquary/gated", gated="manual")
+    set_access(hub, "reliquary/private", private=True)
+    # To a stranger the hub does not tell a private repository from none.
+    error = await refusal(catalog, "reliquary/private")
+    assert (error.status, error.code) == (422, "model_not_found")
+    assert "or it is private" in error.message
     error = await refusal(catalog, "reliquary/nothing")
     assert (error.status, error.code) == (422, "model_not_found")
     error = await refusal(catalog, "reliquary/nothing", commit)
@@ -86,10 +108,10 @@ async def test_unknown_private_and_gated(
 
 
 async def test_a_hub_that_is_away(
-    put: Callable[..., str], catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+    put: Callable[..., str], catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     commit = put()
-    await catalog.model(MODEL, commit)
+    await catalog.model(MODEL, commit, SUPPORTED_ARCHITECTURES)
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{silent.getsockname()[1]}")
@@ -98,7 +120,11 @@ async def test_a_hub_that_is_away(
     assert (error.value.status, error.value.code) == (503, "model_lookup_unavailable")
     assert error.value.retry_after is not None
     assert error.value.retry_after <= 60
-    assert (await catalog.model(MODEL, commit)).facts.revision == commit
+    # A gateway that starts anew has what it knew of a commit on disk.
+    for known in (catalog, Catalog(tmp_path / "cache")):
+        model = await known.model(MODEL, commit, SUPPORTED_ARCHITECTURES)
+        assert model.facts.revision == commit
+        assert model.size.weight_bytes == len(b"weights are never read here")
 
 
 async def test_a_hub_that_never_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

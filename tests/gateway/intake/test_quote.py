@@ -2,14 +2,17 @@
 
 import json
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from gateway.catalog.lookup import Catalog
+from gateway.catalog.speeds import SPEEDS
 from gateway.errors import GatewayError
 from gateway.intake.pool import IntakePool
+from gateway.orders.capacity import Capacity
 from gateway.orders.quote import Quote, QuoteRequest, quote
 
 MODEL = "reliquary/tiny"
@@ -24,8 +27,10 @@ async def pool() -> AsyncIterator[IntakePool]:
 
 
 @pytest.fixture
-def ask(pool: IntakePool, catalog: Catalog, tmp_path: Path) -> Callable[..., Any]:
-    """Quote lines: ``await ask(lines, metadata=..., endpoint=..., grader=...)``."""
+def ask(
+    pool: IntakePool, catalog: Catalog, capacity: Capacity, tmp_path: Path
+) -> Callable[..., Any]:
+    """Quote lines: ``await ask(lines, metadata=..., endpoint=..., network=..., hours=...)``."""
     workdir = tmp_path / "work"
     workdir.mkdir()
 
@@ -33,16 +38,17 @@ def ask(pool: IntakePool, catalog: Catalog, tmp_path: Path) -> Callable[..., Any
         path = tmp_path / "input.jsonl"
         texts = [line if isinstance(line, str) else json.dumps(line) for line in lines]
         path.write_text("\n".join(texts))
+        network = more.pop("network", capacity)
         request = QuoteRequest(
             endpoint=more.pop("endpoint", "/v1/chat/completions"),
-            completion_window_hours=24,
+            completion_window_hours=more.pop("hours", 24),
             metadata=metadata or {},
             input_path=path,
             **more,
         )
         before = set(workdir.iterdir())
         try:
-            return await quote(request, pool, catalog, workdir, NOW)
+            return await quote(request, pool, catalog, network, workdir, NOW)
         except GatewayError:
             assert set(workdir.iterdir()) == before
             raise
@@ -153,3 +159,40 @@ async def test_a_model_without_a_template_is_said_so(
         await ask([chat("q1")])
     answer = await ask([completion("q1")], endpoint="/v1/completions")
     assert answer.intake.usable_lines == 1
+
+
+@pytest.mark.parametrize("node_bytes", [1_000, 10_000_000])
+async def test_a_model_that_fits_no_node(
+    put: Callable[..., str], ask: Any, chat: Make, capacity: Capacity, node_bytes: int
+) -> None:
+    put()
+    small = replace(capacity, node_bytes=node_bytes)
+    lines = [chat("q1", max_tokens=16)]
+    # Two layers of keys and values of two heads of 16 in float32 are 512 bytes an id.
+    fits = round(1.3 * len(b"weights are never read here")) + 8 * 512 * (8_192 + 16)
+    assert await refused(ask(lines, network=small)) == (422, "model_too_large")
+    await ask(lines, network=replace(capacity, node_bytes=fits))
+    just_under = replace(capacity, node_bytes=fits - 1)
+    assert await refused(ask(lines, network=just_under)) == (422, "model_too_large")
+    longer = [chat("q1", max_tokens=17)]
+    exact = replace(capacity, node_bytes=fits)
+    assert await refused(ask(longer, network=exact)) == (422, "model_too_large")
+
+
+async def test_an_order_that_no_window_is_long_enough_for(
+    put: Callable[..., str], ask: Any, chat: Make
+) -> None:
+    put()
+    most = int(SPEEDS[0][1]) * 3_600 * 24 // (64 * 16_384)
+    lines = [chat(f"q{number}", n=64, max_tokens=16_384) for number in range(most + 1)]
+    assert await refused(ask(lines)) == (422, "exceeds_generation_deadline")
+    assert (await ask(lines, hours=25)).intake.usable_lines == most + 1
+    assert (await ask(lines[:-1])).intake.usable_lines == most
+
+
+async def test_without_any_node_there_is_no_list_of_architectures(
+    put: Callable[..., str], ask: Any, chat: Make, capacity: Capacity
+) -> None:
+    put()
+    answer = ask([chat("q1")], network=replace(capacity, architectures=()))
+    assert await refused(answer) == (503, "architecture_list_unavailable")
