@@ -1,0 +1,117 @@
+"""Floods of nodes: long bodies, bodies that are only declared, strangers who ask and ask."""
+
+import asyncio
+import json
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from attacker import (
+    POSTS,
+    Attacked,
+    Attacker,
+    assert_refused,
+    attacked,
+    attacker_of,
+    new_registered,
+)
+from live_gateway import LiveGateway
+
+from gateway.api import signed as signed_requests
+from gateway.neurons import Neurons
+from protocol.chain.base import Snapshot
+from protocol.chain.local import LocalChain
+
+UNKNOWN = "00000000-0000-7000-8000-000000000000"
+
+
+@pytest.fixture(scope="module")
+def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Attacked]:
+    with attacked(tmp_path_factory.mktemp("attacked")) as made:
+        yield made
+
+
+@pytest.fixture
+def gateway(target: Attacked) -> LiveGateway:
+    return target.gateway
+
+
+@pytest.fixture
+def attacker(target: Attacked) -> Iterator[Attacker]:
+    with attacker_of(target) as made:
+        yield made
+
+
+def test_long_bodies_that_can_be_no_answer_are_not_read(
+    gateway: LiveGateway, attacker: Attacker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lease = attacker.lease()
+    long = b'{"samples": [[' + b"7," * 2**20
+
+    async def never(*_: Any) -> None:
+        raise AssertionError("the body was read")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(signed_requests.Call, "read", never)
+        stranger = attacker.post(lease, long, new_registered(gateway))
+        assert_refused(stranger, 404, "lease_not_found")
+        assert_refused(attacker.post(lease, long), 413, "request_too_large")
+    result = attacker.nodes.result(lease)
+    longest = result.model_copy(update={"samples": [[300] * 16] * len(lease.work.samples)})
+    spaced = json.dumps(longest.model_dump()).encode()
+    # As many ids as a result may have, with white space: what is wrong with it is its root.
+    assert_refused(attacker.post(lease, spaced), 400, "invalid_result")
+    assert attacker.post(lease, result).status_code == 200
+
+
+def test_declared_lengths_take_no_room_from_others(
+    gateway: LiveGateway, attacker: Attacker
+) -> None:
+    """Bodies of 64 MiB each are announced in an honest node's name, and do not come."""
+    host, port = gateway.origin.removeprefix("http://").split(":")
+    head = (
+        f"POST {POSTS}/{UNKNOWN}/result HTTP/1.1\r\nHost: x\r\n"
+        f"X-Bittensor-Hotkey: {attacker.miner.ss58_address}\r\n"
+        f"Content-Length: {64 * 2**20}\r\n\r\n "
+    )
+    slow = [socket.create_connection((host, int(port))) for _ in range(12)]
+    try:
+        for connection in slow:
+            connection.sendall(head.encode())
+        time.sleep(0.5)
+        assert attacker.lease().work.samples
+    finally:
+        for connection in slow:
+            connection.close()
+
+
+async def test_strangers_keep_no_known_node_waiting(tmp_path: Path) -> None:
+    """The chain takes its time over a reading that an unknown hotkey caused."""
+    now, turn, reading = [100.0], asyncio.Event(), asyncio.Event()
+    chain = LocalChain(tmp_path / "chain.sqlite", lambda: now[0])
+    chain.register("known", "owner")
+
+    class SlowChain:
+        """The local chain, of which a test decides when it answers."""
+
+        async def snapshot(self) -> Snapshot:
+            reading.set()
+            await turn.wait()
+            return await chain.snapshot()
+
+    turn.set()
+    neurons = Neurons(SlowChain(), lambda: now[0])  # pyright: ignore[reportArgumentType]
+    assert await neurons.find("known") is not None
+    turn.clear()
+    reading.clear()
+    now[0] += 2
+    stranger = asyncio.create_task(neurons.find("stranger"))
+    await reading.wait()
+    known = asyncio.create_task(neurons.find("known"))
+    done, _ = await asyncio.wait({known}, timeout=10)
+    turn.set()
+    assert done and known.result() is not None
+    assert await stranger is None
