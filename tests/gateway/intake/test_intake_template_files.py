@@ -1,4 +1,4 @@
-"""The places in which a repository may keep its chat templates, held to transformers' own loader."""
+"""Where a repository may keep its chat templates, held to transformers' own loader."""
 
 import json
 from pathlib import Path
