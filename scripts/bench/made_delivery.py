@@ -273,7 +273,7 @@ def receipts_of(
         SampleVerdict(
             outcome="verified",
             tokens=len(ids),
-            mismatches=0,
+            mismatches=1,
             largest_margin_micro=1_000,
             marks=[(0, 0, bin_of(0.001))],
         )

@@ -1,4 +1,4 @@
-"""The customer's side of the demo: nothing but the official ``openai`` client."""
+"""The customer's side of an order: nothing but the official ``openai`` client."""
 
 import json
 import time
@@ -9,6 +9,8 @@ from typing import Any
 
 from openai import APIStatusError, OpenAI
 from openai.types import Batch
+
+from protocol.manifest import FileName
 
 POLL_SECONDS = 0.5
 ENDPOINTS = ("/v1/chat/completions", "/v1/completions")
@@ -21,11 +23,16 @@ class DemoError(Exception):
 
 @dataclass(frozen=True)
 class Delivery:
-    """An ended batch and the files that came back, saved in a folder; None where there is none."""
+    """An ended batch and the folder of what came back; None where nothing was delivered."""
 
     batch: Batch
-    output: Path | None
-    errors: Path | None
+    folder: Path | None
+
+    def rows(self, name: FileName) -> list[dict[str, Any]]:
+        """Return the objects of one of its files; none where there is no delivery."""
+        if self.folder is None:
+            return []
+        return [json.loads(line) for line in (self.folder / name).read_text().splitlines()]
 
 
 def check_input(path: Path, model: str) -> str:
@@ -76,29 +83,6 @@ def follow(client: OpenAI, batch: Batch, show: Callable[[Batch], None]) -> Batch
         batch = client.batches.retrieve(batch.id)
         show(batch)
     return batch
-
-
-def download(client: OpenAI, batch: Batch, folder: Path) -> Delivery:
-    """Save output and error file of an ended batch as output.jsonl and errors.jsonl."""
-    folder.mkdir(parents=True, exist_ok=True)
-    return Delivery(
-        batch,
-        _save(client, batch.output_file_id, folder / "output.jsonl"),
-        _save(client, batch.error_file_id, folder / "errors.jsonl"),
-    )
-
-
-def rows_of(path: Path | None) -> list[dict[str, Any]]:
-    """Return the objects of a JSONL file that the gateway wrote; none where there is no file."""
-    return [] if path is None else [json.loads(line) for line in path.read_text().splitlines()]
-
-
-def _save(client: OpenAI, file_id: str | None, path: Path) -> Path | None:
-    if file_id is None:
-        path.unlink(missing_ok=True)  # of an earlier demo
-        return None
-    client.files.content(file_id).write_to_file(path)
-    return path
 
 
 def _objects(content: bytes) -> Iterator[dict[str, Any]]:

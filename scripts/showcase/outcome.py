@@ -1,6 +1,5 @@
 """What came of the demo: the second audit, the tables, and whether all conditions hold."""
 
-import json
 import os
 import subprocess
 import sys
@@ -11,51 +10,66 @@ from pathlib import Path
 from rich.console import Console
 from rich.markup import escape
 
-from scripts.showcase.customer import Delivery, rows_of
+from protocol.keys import load_hotkey
+from protocol.manifest import ERRORS, OUTPUT, RECEIPTS
+from scripts.showcase.customer import Delivery
 from scripts.showcase.tables import Sample, answers_table, show_refused
 from scripts.up.follow import last_lines
 from scripts.up.network import Network
 
-AUDIT_MODULE = "scripts.showcase.audit"
+COMMAND_LINE = "scripts.cli"
+VERDICT = "verify.txt"
 MISSING = "missing_samples"
-SHOWN_FAILURES = 5
 
 
 @dataclass(frozen=True)
 class Audit:
-    """What the second audit found, as ``audit.py`` prints it."""
+    """What ``reliquary verify --audit`` said of a delivery: whether it holds, and its last line."""
 
     samples: list[Sample]
-    failures: list[str]
+    holds: bool
+    detail: str
 
 
-def audit_again(delivery: Delivery, receipts: bytes, network: Network, out: Path) -> Audit:
-    """Audit a delivery in a process of its own and return what it found.
+def audit_again(delivery: Delivery, file: Path, network: Network) -> Audit:
+    """Check a delivery as its customer would, in a process of its own that meets no gateway.
+
+    What it prints is kept in the delivery's folder.
 
     Args:
         delivery: the ended batch.
-        receipts: of all its samples, JSONL; kept in ``out``.
-        network: whose hub has the model.
-        out: the folder of the delivery.
+        file: that was ordered.
+        network: whose hub has the model, and whose hotkeys must have signed.
     """
-    if delivery.output is None:
-        return Audit([], ["there is no output file"])
-    path = out / "receipts.jsonl"
-    path.write_bytes(receipts)
+    if delivery.folder is None:
+        return Audit([], False, "nothing was delivered")
     environment = {**os.environ, **network.environment}
+    gateway = load_hotkey(network.layout.gateway / "hotkey.json")
+    _, validators = network.plan.node_names()
+    options = ["--audit", "--gateway-hotkey", gateway.ss58_address]
+    for name in validators:
+        options += ["--validator-hotkeys", network.hotkey(name)]
+    said = delivery.folder / VERDICT
     log = network.layout.logs / "audit.log"
-    with log.open("wb") as errors:
+    with said.open("wb") as output, log.open("wb") as errors:
         done = subprocess.run(
-            [sys.executable, "-P", "-m", AUDIT_MODULE, str(path), str(delivery.output)],
-            stdout=subprocess.PIPE,
+            [
+                *(sys.executable, "-P", "-m", COMMAND_LINE),
+                *("verify", str(delivery.folder), "--input", str(file), *options),
+            ],
+            stdout=output,
             stderr=errors,
             env={name: value for name, value in environment.items() if value is not None},
         )
-    if done.returncode:
-        last = " ".join(last_lines(log, 1))
-        return Audit([], [f"the audit ended with status {done.returncode}: {last}"])
-    found = json.loads(done.stdout)
-    return Audit([Sample(**sample) for sample in found["samples"]], found["failures"])
+    last = " ".join(last_lines(said if done.returncode == 1 else log, 1))
+    return Audit(_samples(delivery), done.returncode == 0, last if done.returncode else "")
+
+
+def _samples(delivery: Delivery) -> list[Sample]:
+    return [
+        Sample(row["custom_id"], row["choice"], row["miner"], len(row["token_ids"]))
+        for row in delivery.rows(RECEIPTS)
+    ]
 
 
 def show_delivery(
@@ -66,8 +80,8 @@ def show_delivery(
     Args:
         names: the miners' names by hotkey.
     """
-    console.print(answers_table(rows_of(delivery.output), audit.samples, names))
-    errors = rows_of(delivery.errors)
+    console.print(answers_table(delivery.rows(OUTPUT), audit.samples, names))
+    errors = delivery.rows(ERRORS)
     if errors:
         console.print(f"Not delivered ({len(errors)} lines):")
         show_refused(console, errors)
@@ -79,9 +93,7 @@ def judge(console: Console, delivery: Delivery, audit: Audit, cheat: tuple[str, 
     Args:
         cheat: the condition on the cheat, in words, and whether it holds.
     """
-    missing = [
-        row["custom_id"] for row in rows_of(delivery.errors) if row["error"]["code"] == MISSING
-    ]
+    missing = [row["custom_id"] for row in delivery.rows(ERRORS) if row["error"]["code"] == MISSING]
     tokens = sum(sample.tokens for sample in audit.samples)
     conditions = (
         (
@@ -91,8 +103,8 @@ def judge(console: Console, delivery: Delivery, audit: Audit, cheat: tuple[str, 
         ),
         (
             f"all {len(audit.samples)} delivered samples, {tokens} tokens, pass a fresh audit",
-            bool(audit.samples) and not audit.failures,
-            "; ".join(audit.failures[:SHOWN_FAILURES]),
+            bool(audit.samples) and audit.holds,
+            audit.detail,
         ),
         (*cheat, ""),
     )

@@ -19,7 +19,8 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from protocol.messages import EngineName
-from scripts.showcase.customer import check_input, download, follow, place
+from scripts.fetch import FetchError, fetch
+from scripts.showcase.customer import Delivery, check_input, follow, place
 from scripts.showcase.outcome import audit_again, judge, show_delivery
 from scripts.showcase.watch import Watch, is_suspended
 from scripts.up.network import OWN_NAME, Network
@@ -92,21 +93,31 @@ class _Demo:
             batch = self._place(client, file, endpoint)
             network.start_nodes(HONEST_NODES)
             batch, watch = self._follow(client, batch)
-            delivery = download(client, batch, self._out)
-            say("Auditing everything delivered once more, in a process of its own ...")
-            audit = audit_again(delivery, watch.receipts(), network, self._out)
+            delivery = self._fetch(batch)
+            say("Verifying the delivery, every token drawn again, in a process of its own ...")
+            audit = audit_again(delivery, file, network)
             refused = (watch.caught() and self._suspended()) or self._refused_later(client)
         names = {network.hotkey(name): name for name in (*HONEST_NODES, CHEAT_NODE)}
         show_delivery(self._console, delivery, audit, names)
         say(f"{CHEAT_NODE} (the cheat): {watch.cheat}")
         say(f"{' and '.join(HONEST_NODES)} (honest): {watch.others}")
-        say(f"output, errors, receipts and logs are in {self._out}")
+        say(f"the delivery, what `reliquary verify` said of it, and logs are in {self._out}")
         good = judge(self._console, delivery, audit, (f"{CHEAT_NODE} was refused work", refused))
         say(f"{time.monotonic() - began:.0f} s in all.")
         return good
 
     def _place(self, client: OpenAI, file: Path, endpoint: str) -> Batch:
         return place(client, file, endpoint, MODEL, self._network.revision)
+
+    def _fetch(self, batch: Batch) -> Delivery:
+        """Fetch the delivery of an ended batch into the demo's folder."""
+        network = self._network
+        try:
+            fetch(network.base_url, network.api_key, batch.id, self._out)
+        except FetchError as error:
+            self._console.print(f"No delivery: {escape(str(error))}")
+            return Delivery(batch, None)
+        return Delivery(batch, self._out)
 
     def _follow(self, client: OpenAI, batch: Batch) -> tuple[Batch, Watch]:
         """Show the progress of a batch until it has ended; return its last state and figures."""

@@ -47,22 +47,15 @@ class Watch:
 
     def look(self) -> None:
         """Read the figures once."""
-        rows = json.loads(self._get(""))["miners"]
+        request = Request(self._url, headers=self._headers)
+        with urlopen(request, timeout=ANSWER_SECONDS) as answer:
+            rows = json.load(answer)["miners"]
         self.cheat = _sum(row for row in rows if row["hotkey"] == self._cheat)
         self.others = _sum(row for row in rows if row["hotkey"] != self._cheat)
 
     def caught(self) -> bool:
         """Say whether the cheat has as many void samples as may end its leases."""
         return self.cheat.void >= MIN_VOIDS
-
-    def receipts(self) -> bytes:
-        """Return the receipts of the ended order, JSONL."""
-        return self._get("/receipts")
-
-    def _get(self, path: str) -> bytes:
-        request = Request(self._url + path, headers=self._headers)
-        with urlopen(request, timeout=ANSWER_SECONDS) as answer:
-            return answer.read()
 
 
 def is_suspended(origin: str, hotkey: Path, model: str, revision: str) -> bool:

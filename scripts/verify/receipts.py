@@ -85,7 +85,7 @@ class ReceiptReader:
             raise self._fault(line, "verdict.validator", "is none of the expected hotkeys")
         if (broken := self._token_fault(receipt.token_ids)) is not None:
             raise self._fault(line, "token_ids", broken)
-        wrong = verdict_fault(receipt.verdict, receipt.token_ids) or fault(receipt)
+        wrong = verdict_fault(receipt) or fault(receipt)
         if wrong is not None:
             raise self._fault(line, wrong.field, wrong.reason)
 

@@ -46,7 +46,7 @@ class Report:
             self.rules[receipt.verdict.rule] += 1
             self.completion_tokens += len(receipt.token_ids)
             self.mismatches += receipt.verdict.sample.mismatches
-            self.rejudged += known_profile(receipt.verdict) is not None
+            self.rejudged += known_profile(receipt) is not None
         self.samples += len(samples)
         if len(samples) == self.statement.n:
             self.lines_completed += 1
@@ -161,8 +161,8 @@ def _not_proved(report: Report, assurance: Assurance) -> Iterator[str]:
         )
     if report.rejudged < report.samples:
         yield (
-            f"How {report.samples - report.rejudged:,} verdicts were reached: by a rule or a "
-            "profile that this version does not know."
+            f"How {report.samples - report.rejudged:,} verdicts were reached: by another rule or "
+            "profile than this version has for these stacks."
         )
     if report.statement.seed_drawn:
         yield (

@@ -1,56 +1,53 @@
 """A verdict held to itself: what can be told of it without the model."""
 
-from collections.abc import Sequence
+from itertools import pairwise
 
 from protocol.messages import SampleVerdict
-from protocol.receipts import Fault, VerdictPart
+from protocol.receipts import Fault, SampleReceipt
 from scoring.profile import Profile, bin_of
 from scoring.published import published
-from scoring.sample_rule import RULE, judge_sample
+from scoring.weighing import rule_fault, weighing_fault
 
 SAMPLE = "verdict.sample"
 
 
-def verdict_fault(verdict: VerdictPart, token_ids: Sequence[int]) -> Fault | None:
+def verdict_fault(receipt: SampleReceipt) -> Fault | None:
     """Return how a delivered sample's verdict contradicts its sample, its rule or itself.
 
-    The outcome is drawn from the marks again where rule and profile are known to this version.
+    It is weighed again from its marks where rule and profile are those of this version.
     """
-    sample = verdict.sample
+    sample, ids = receipt.verdict.sample, receipt.token_ids
     if sample.outcome != "verified":
         return Fault(f"{SAMPLE}.outcome", "is not 'verified'")
-    if sample.tokens != len(token_ids):
-        return Fault(f"{SAMPLE}.tokens", f"is {sample.tokens} for {len(token_ids)} ids")
-    if sample.mismatches > sample.tokens:
-        return Fault(f"{SAMPLE}.mismatches", f"is above {sample.tokens} tokens")
+    if sample.tokens != len(ids):
+        return Fault(f"{SAMPLE}.tokens", f"is {sample.tokens} for {len(ids)} ids")
+    if not len(sample.marks) <= sample.mismatches <= sample.tokens:
+        return Fault(f"{SAMPLE}.mismatches", "is below the number of marks or above tokens")
     if (sample.reason, sample.position) != (None, None):
         return Fault(f"{SAMPLE}.reason", "is there although the sample is verified")
-    profile = known_profile(verdict)
-    return None if profile is None else _rule_fault(sample, profile)
+    profile = known_profile(receipt)
+    return None if profile is None else _weighing_fault(sample, profile)
 
 
-def known_profile(verdict: VerdictPart) -> Profile | None:
-    """Return the published profile that a verdict was reached by; None for an unknown one."""
-    return published().get(verdict.profile or "") if verdict.rule == RULE else None
+def known_profile(receipt: SampleReceipt) -> Profile | None:
+    """Return the profile that a verdict was reached by, where it is this version's for the stacks.
+
+    A later or earlier version may judge by another rule or profile; that is no fault.
+    """
+    verdict = receipt.verdict
+    model = str(receipt.lease.statement.get("model"))
+    differs = rule_fault(verdict.rule, verdict.profile, model, receipt.result.stack, verdict.stack)
+    return published().get(verdict.profile or "") if differs is None else None
 
 
-def _rule_fault(sample: SampleVerdict, profile: Profile) -> Fault | None:
-    field = f"{SAMPLE}.marks"
+def _weighing_fault(sample: SampleVerdict, profile: Profile) -> Fault | None:
     positions = [position for position, _, _ in sample.marks]
-    if positions != sorted(set(positions)) or max(positions, default=0) >= sample.tokens:
-        return Fault(field, "are no rising positions within the sample")
-    if any(stratum >= len(profile.strata) for _, stratum, _ in sample.marks):
-        return Fault(field, "name a stratum that the profile does not have")
+    if any(here >= after for here, after in pairwise([*positions, sample.tokens])):
+        return Fault(f"{SAMPLE}.marks", "are no rising positions within the sample")
     if not _largest_fits(sample):
         return Fault(f"{SAMPLE}.largest_margin_micro", "is not in the largest bin of the marks")
-    found = judge_sample(profile, sample.tokens, sample.marks)
-    if found.violation is not None:
-        return Fault(
-            f"{SAMPLE}.outcome", f"does not follow from the marks: {found.violation.reason}"
-        )
-    if found.abstained != sample.abstained:
-        return Fault(f"{SAMPLE}.abstained", "does not follow from the marks")
-    return None
+    weighed = weighing_fault(sample, profile)
+    return None if weighed is None else Fault(f"{SAMPLE}.marks", f"the verdict {weighed}")
 
 
 def _largest_fits(sample: SampleVerdict) -> bool:

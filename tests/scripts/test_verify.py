@@ -19,10 +19,14 @@ from small_model import MODEL, write_small_model
 from tokenizers import Tokenizer
 
 from gateway.intake.outcome import Intake
+from miner.engines.base import EngineSettings, make_engine
 from protocol.documents import work_keys
 from protocol.manifest import ERRORS, FILES, MANIFEST, OUTPUT, RECEIPTS, Manifest, signed_manifest
 from protocol.messages import Work
 from scripts.bench.made_delivery import Model, Signers, make_delivery
+from scripts.up.plans import MODEL as TINY
+from scripts.tiny_model import WEIGHTS
+from scripts.verify.audit import audit_again
 from scripts.verify.check import check_files, verify
 from scripts.verify.discrepancy import Discrepancy, Uncheckable
 from scripts.verify.manifest import read_manifest
@@ -503,3 +507,52 @@ def test_the_command_tells_by_its_status(case: Case, copy: Path):
     assert done.returncode == 2
     assert "is no folder" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Model, Path, Any]]:
+    """The tiny model, a file for it, and what an honest miner generates for it."""
+    folder = tmp_path_factory.mktemp("tiny")
+    path = folder / "in.jsonl"
+    rows = [row("q0", "Tell me a story."), row("q1", "What is 7 times 8?")]
+    path.write_text("".join(json.dumps(one) + "\n" for one in rows))
+    model = Model(TINY, REVISION, WEIGHTS)
+    engine = make_engine("miner.engines.transformers_engine:TransformersEngine")
+    engine.load(WEIGHTS, TINY, REVISION, EngineSettings())
+
+    def generate(work: Work) -> list[list[int]]:
+        return engine.generate(work, lambda tokens: None, lambda: False)
+
+    yield model, path, generate
+    engine.close()
+
+
+def test_the_audit_draws_every_token_again(tiny: tuple[Model, Path, Any], tmp_path: Path):
+    model, path, generate = tiny
+    tokens = 0
+
+    def counted(work: Work) -> list[list[int]]:
+        nonlocal tokens
+        samples = generate(work)
+        tokens += sum(map(len, samples))
+        return samples
+
+    make_delivery(tmp_path, path, model, counted, SIGNERS)
+    report = verify(tmp_path, path, own_model=model.folder)
+    assert audit_again(tmp_path, report.statement, model.folder) == tokens > 0
+
+
+def test_the_audit_finds_what_everybody_signed(tiny: tuple[Model, Path, Any], tmp_path: Path):
+    model, path, generate = tiny
+
+    def forged(work: Work) -> list[list[int]]:
+        first, *others = generate(work)
+        return [[first[0] ^ 1, *first[1:]], *others]
+
+    make_delivery(tmp_path, path, model, forged, SIGNERS)
+    report = verify(tmp_path, path, own_model=model.folder)
+    with pytest.raises(Discrepancy) as found:
+        audit_again(tmp_path, report.statement, model.folder)
+    place = (found.value.file, found.value.line, found.value.custom_id)
+    assert place == (RECEIPTS, 1, "q0")
+    assert found.value.message.startswith("void: ")

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from protocol.messages import SampleVerdict, Stack
-from protocol.receipts import VerdictPart
+from protocol.receipts import LeasePart, ResultPart, SampleReceipt, VerdictPart
 from scoring.profile import EDGES, bin_of
 from scoring.published import chosen
 from scoring.sample_rule import RULE
@@ -14,20 +14,38 @@ from scripts.verify.verdicts import verdict_fault
 STACK = Stack(
     engine="transformers", version="1", dtype="bfloat16", head_dtype="float32", device="cpu"
 )
-IDS = list(range(40))
+MODEL = "org/model"
 
 
-def part(rule: str = RULE, profile: str | None = None, **sample: Any) -> VerdictPart:
-    members = {"outcome": "verified", "tokens": 40, "mismatches": 1, "largest_margin_micro": 0}
-    return VerdictPart(
-        validator="5" * 48,
-        sample=SampleVerdict.model_validate(members | sample),
-        rule=rule,
-        profile=profile or chosen("org/model", STACK, STACK).digest,
-        stack=STACK,
-        root="00" * 32,
-        signature="00" * 64,
-        path=[],
+def receipt(rule: str = RULE, profile: str | None = None, **sample: Any) -> SampleReceipt:
+    """Return a receipt of which only verdict, stacks, model and ids mean anything."""
+    members = {"outcome": "verified", "tokens": 40, "mismatches": 9, "largest_margin_micro": 0}
+    root, signature, hotkey, unit = "00" * 32, "00" * 64, "5" * 48, "0" * 36
+    return SampleReceipt(
+        custom_id="q",
+        prompt_index=0,
+        choice=0,
+        prompt_ids=[1],
+        sample_index=0,
+        draw_key=root,
+        token_ids=list(range(40)),
+        unit_id=unit,
+        attempt=1,
+        miner=hotkey,
+        result=ResultPart(
+            stack=STACK, root=root, signature=signature, leaf_index=0, leaf_count=1, path=[]
+        ),
+        verdict=VerdictPart(
+            validator=hotkey,
+            sample=SampleVerdict.model_validate(members | sample),
+            rule=rule,
+            profile=profile or chosen(MODEL, STACK, STACK).digest,
+            stack=STACK,
+            root=root,
+            signature=signature,
+            path=[],
+        ),
+        lease=LeasePart(statement={"model": MODEL}, gateway=hotkey, signature=signature, path=[]),
     )
 
 
@@ -48,7 +66,7 @@ def marked(*marks: tuple[int, int, int], micro: int) -> dict[str, Any]:
     ],
 )
 def test_what_follows_holds(sample: dict[str, Any]):
-    assert verdict_fault(part(**sample), IDS) is None
+    assert verdict_fault(receipt(**sample)) is None
 
 
 LARGEST = bin_of(1e9)
@@ -60,26 +78,27 @@ LARGEST = bin_of(1e9)
         ({"outcome": "void"}, "outcome"),
         ({"tokens": 39}, "tokens"),
         ({"mismatches": 41}, "mismatches"),
+        ({"mismatches": 0} | marked((3, 0, 1), micro=1_000), "mismatches"),
         ({"reason": "none"}, "reason"),
         ({"position": 3}, "reason"),
         ({"largest_margin_micro": 5}, "largest_margin_micro"),
-        ({"abstained": True}, "abstained"),
+        ({"abstained": True}, "marks"),
         (marked((3, 0, 1), micro=3_000_000), "largest_margin_micro"),
         (marked((3, 0, 5), micro=1_000), "largest_margin_micro"),
         (marked((3, 0, 1), (2, 0, 1), micro=1_000), "marks"),
         (marked((3, 0, 1), (3, 0, 1), micro=1_000), "marks"),
         (marked((40, 0, 1), micro=1_000), "marks"),
         (marked((3, 11, 1), micro=1_000), "marks"),
-        (marked(*((at, 0, LARGEST) for at in range(9)), micro=9_000_000), "outcome"),
+        (marked(*((at, 0, LARGEST) for at in range(9)), micro=9_000_000), "marks"),
     ],
 )
 def test_what_does_not_follow_is_named(sample: dict[str, Any], field: str):
-    fault = verdict_fault(part(**sample), IDS)
+    fault = verdict_fault(receipt(**sample))
     assert fault is not None
     assert fault.field == f"verdict.sample.{field}"
 
 
 def test_rules_and_profiles_of_other_versions_are_not_judged():
     absurd = marked(*((at, 0, LARGEST) for at in range(9)), micro=9_000_000)
-    assert verdict_fault(part(rule="evidence/9", **absurd), IDS) is None
-    assert verdict_fault(part(profile="ab" * 32, **absurd), IDS) is None
+    assert verdict_fault(receipt(rule="evidence/9", **absurd)) is None
+    assert verdict_fault(receipt(profile="ab" * 32, **absurd)) is None
