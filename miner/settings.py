@@ -1,12 +1,13 @@
 """What an operator tells a miner: options of the command line or ``RELIQUARY_MINER_<NAME>``."""
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from miner.engines.base import ENGINE_FACTORIES, EngineSettings
+from miner.engines.vllm_limits import not_computed_here
 from protocol.architectures import SUPPORTED_ARCHITECTURES
 from protocol.messages import MAX_UNIT_SAMPLES, EngineName
 
@@ -22,9 +23,10 @@ class MinerSettings(BaseSettings):
         engine_factory: ``module:name`` of another engine of that kind.
         dtype, max_batch, memory_gib, threads, max_model_len, tensor_parallel: ``EngineSettings``.
         max_samples: most samples of a unit that this miner takes at once.
-        architectures: what it loads.
+        architectures: what it loads; where it is not set, all that the engine computes here.
         models: folder of downloaded models; None is Hugging Face's own cache.
         engine_log: what the engine prints; None is a file beside the hotkey.
+        leases: folder for leases and results that are not taken yet; None is beside the hotkey.
         poll_seconds: pause before asking again where there was no work.
         switch_seconds: time without work on the loaded model after which another is loaded.
         stop_seconds: grace that a unit gets to finish once the miner is told to stop.
@@ -44,12 +46,22 @@ class MinerSettings(BaseSettings):
     max_model_len: Annotated[int, Field(ge=2)] | None = None
     tensor_parallel: Annotated[int, Field(ge=1)] = 1
     max_samples: Annotated[int, Field(ge=1, le=MAX_UNIT_SAMPLES)] = 256
-    architectures: tuple[str, ...] = SUPPORTED_ARCHITECTURES
+    architectures: tuple[str, ...] = ()
     models: Path | None = None
     engine_log: Path | None = None
+    leases: Path | None = None
     poll_seconds: Annotated[float, Field(gt=0)] = 1.0
     switch_seconds: Annotated[float, Field(ge=0)] = 30.0
     stop_seconds: Annotated[float, Field(ge=0)] = 10.0
+
+    @model_validator(mode="after")
+    def _fill_architectures(self) -> Self:
+        if not self.architectures:
+            missing = not_computed_here() if self.engine == "vllm" else ()
+            served = tuple(name for name in SUPPORTED_ARCHITECTURES if name not in missing)
+            # The instance is frozen for everybody else.
+            object.__setattr__(self, "architectures", served)
+        return self
 
     @property
     def factory(self) -> str:
@@ -60,6 +72,11 @@ class MinerSettings(BaseSettings):
     def log_path(self) -> Path:
         """The file that the engine's output goes to."""
         return self.engine_log or self.hotkey.with_name(f"{self.hotkey.name}.engine.log")
+
+    @property
+    def leases_folder(self) -> Path:
+        """The folder of leases and results that are not taken yet."""
+        return self.leases or self.hotkey.with_name(f"{self.hotkey.name}.leases")
 
     def engine_settings(self) -> EngineSettings:
         """Return the part that the engine computes with."""

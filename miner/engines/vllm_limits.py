@@ -13,6 +13,11 @@ WITH_VISION = ("Qwen3_5ForConditionalGeneration",)
 INSTEAD = "choose the engine 'transformers', which computes this model"
 
 
+def not_computed_here() -> tuple[str, ...]:
+    """Return the supported classes that vLLM, as it is installed here, cannot load."""
+    return NEED_TORCHVISION if find_spec("torchvision") is None else ()
+
+
 def check_model(folder: Path, dtype: str, on_cpu: bool) -> str:
     """Return the class of the model in ``folder``.
 
@@ -29,7 +34,7 @@ def check_model(folder: Path, dtype: str, on_cpu: bool) -> str:
         config = read_text_config(folder)
     except Unsupported as error:
         raise EngineError(f"no model for vLLM: {error}") from error
-    if architecture in NEED_TORCHVISION and find_spec("torchvision") is None:
+    if architecture in not_computed_here():
         raise EngineError(
             f"vLLM's {architecture} needs torchvision, which is not installed; install the one "
             f"that fits this torch, or {INSTEAD}"
