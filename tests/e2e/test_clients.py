@@ -4,6 +4,8 @@
 """
 
 import json
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -79,6 +81,34 @@ def test_the_whole_journey(name: str, customer: Customer, tmp_path: Path) -> Non
     assert {exchange.headers["authorization"] for exchange in proxy.exchanges} == {
         f"Bearer {customer.network.api_key}"
     }
+
+
+def test_keys_and_accounts_of_a_running_gateway(customer: Customer) -> None:
+    data = str(customer.network.layout.gateway)
+
+    def reliquary(*words: str) -> str:
+        command = [sys.executable, "-P", "-m", "scripts.cli", *words, "--data", data]
+        done = subprocess.run(command, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.strip()
+
+    scope = ("--scope", "orders:write", "--expires", "1h")
+    key = reliquary("keys", "create", "--account", "acme", *scope)
+    assert f"{key[:12]} " in reliquary("keys", "list", "--account", "acme")
+    with open_client("go", customer.network.base_url, key) as client:
+        assert client.call("files") == []
+        reliquary("accounts", "close", "acme")
+        assert refusal(client) == (403, "orders_unavailable")
+        reliquary("accounts", "open", "acme")
+        assert client.call("batches") == []
+        reliquary("keys", "revoke", key[:12])
+        assert refusal(client) == (401, "invalid_api_key")
+
+
+def refusal(client: Client) -> tuple[int, str | None]:
+    with pytest.raises(ClientError) as caught:
+        client.call("files")
+    return caught.value.status, caught.value.code
 
 
 def ordered_once(name: str, client: Client, proxy: RecordingProxy, file_id: str) -> dict[str, Any]:
