@@ -135,6 +135,7 @@ async def opened(
             work = asyncio.create_task(
                 background.run(
                     store,
+                    chain,
                     settings.policy,
                     partial(download, weights=False),
                     keypair,

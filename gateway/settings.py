@@ -23,6 +23,7 @@ class GatewaySettings(BaseSettings):
         unit_samples: fixed number of samples of a unit; None follows each miner's speed.
         lease_seconds: how long a lease lives without a heart-beat.
         heartbeat_seconds: how often a node is asked to send one.
+        second_opinions: share of judged units that go to a second validator of another owner.
         audit_backlog: units that may wait for audit before less generation is offered.
         cancel_grace_seconds: how long units in flight may finish after a cancellation.
         open_orders: orders of one account that may be open at once.
@@ -48,6 +49,7 @@ class GatewaySettings(BaseSettings):
     unit_samples: Annotated[int, Field(ge=1, le=MAX_UNIT_SAMPLES)] | None = None
     lease_seconds: Annotated[float, Field(gt=0, le=3_600)] = 60.0
     heartbeat_seconds: Annotated[float, Field(gt=0, le=1_200)] = 15.0
+    second_opinions: Annotated[float, Field(ge=0, le=1)] = 0.05
     audit_backlog: Annotated[int, Field(ge=1, le=100_000)] = 64
     cancel_grace_seconds: Annotated[float, Field(ge=0, le=3_600)] = 120.0
     open_orders: Annotated[int, Field(ge=1, le=1_000_000)] = 5
@@ -87,6 +89,7 @@ class GatewaySettings(BaseSettings):
             unit_samples=self.unit_samples,
             lease_ms=round(self.lease_seconds * SECOND),
             heartbeat_ms=round(self.heartbeat_seconds * SECOND),
+            second_opinions=self.second_opinions,
             audit_backlog=self.audit_backlog,
             cancel_grace_ms=round(self.cancel_grace_seconds * SECOND),
             open_orders=self.open_orders,

@@ -84,7 +84,7 @@ async def verdict(lease_id: LeaseId, call: Signed, state: StateOf) -> Response:
     call.require("validator")
     message = await call.read(Verdicts)
     receipt = await verdicts.accept_verdicts(
-        state.store, call.hotkey, lease_id, message, state.now_ms()
+        state.store, call.hotkey, lease_id, message, state.settings.policy, state.now_ms()
     )
     return _answer(receipt)
 

@@ -4,29 +4,30 @@ import asyncio
 from collections.abc import Sequence
 
 from bittensor_core import Keypair
+from sqlalchemy import ColumnElement
 from sqlalchemy.orm import aliased
 from sqlmodel import col, exists, select
 from sqlmodel.ext.asyncio.session import AsyncSession
 
 from gateway.orders.content import unit_work
+from gateway.orders.judges import TAKEN_BEFORE, fresh_judges, refuse_distrusted
 from gateway.orders.leases import issued_at, may_hold_more, refuse_unreliable
-from gateway.orders.nodes import can_serve, known_node, live_nodes
+from gateway.orders.nodes import known_node, live_nodes
 from gateway.orders.policy import Policy, audit_end, is_excluded
 from gateway.orders.rows import lock_node
 from gateway.store.engine import Store
 from gateway.store.tables import (
     Lease,
     LeaseKind,
-    LeaseState,
     Node,
     NodeRole,
     Order,
+    Review,
+    ReviewState,
     Unit,
     UnitState,
 )
 from protocol.messages import AuditLease, LeaseRecord, LeaseRequest, LoadedModel, Result
-
-TAKEN_BEFORE = (LeaseState.ANSWERED, LeaseState.EXPIRED)
 
 
 async def lease_audit(
@@ -43,13 +44,14 @@ async def lease_audit(
     validators of other owners, where such live. One that holds as many leases as it may gets None.
 
     Raises:
-        GatewayError: 403 where the node has not announced itself as a validator, or left too many
-            leases unanswered.
+        GatewayError: 403 where the node has not announced itself as a validator, is not believed
+            for now, or left too many leases unanswered.
     """
     async with store.read() as session:
         node = await known_node(session, hotkey, NodeRole.VALIDATOR)
         await refuse_unreliable(session, hotkey, LeaseKind.AUDIT, policy, now_ms)
         validators = await live_nodes(session, NodeRole.VALIDATOR, policy, now_ms)
+        await refuse_distrusted(session, node.coldkey, now_ms)
     claim = await _claim(store, node, request.loaded, validators, policy, now_ms)
     if claim is None:
         return None
@@ -81,21 +83,23 @@ async def _claim(
     policy: Policy,
     now_ms: int,
 ) -> tuple[Order, Unit, Lease, Lease] | None:
-    """Lock and lease the oldest result that this validator may judge."""
+    """Lock and lease a second opinion that waits, or the oldest result, if it may judge any."""
     async with store.write() as session:
-        found = await _oldest(session, node, loaded, fresh=True)
+        found = await _review(session, node, loaded)
+        review = None if found is None else found[3]
+        found = found or await _oldest(session, node, loaded, fresh=True)
         if found is None:
             found = await _oldest(session, node, loaded, fresh=False)
             if found is None:
                 return None
             waits = is_excluded(policy, found[1].offered_at_ms, now_ms)
-            if waits and await _has_fresh_judge(session, found, validators):
+            if waits and await fresh_judges(session, found[0], found[2], validators):
                 return None
         # The lock makes requests of one validator that come at once count each other's leases.
         await lock_node(session, node.hotkey)
         if not await may_hold_more(session, node.hotkey, LeaseKind.AUDIT, policy):
             return None
-        order, unit, result_lease = found
+        order, unit, result_lease = found[:3]
         prompts = (unit.end_line - unit.first_line) * order.longest_prompt
         ends_at_ms = audit_end(policy, result_lease.tokens + prompts, order.expires_at_ms, now_ms)
         lease = Lease(
@@ -111,28 +115,56 @@ async def _claim(
             progress_at_ms=now_ms,
             audited_lease_id=result_lease.id,
         )
-        unit.state = UnitState.AUDITING
+        if review is None:
+            unit.state = UnitState.AUDITING
+        else:
+            lease.review_id = review.id
+            review.state = ReviewState.AUDITING
+            session.add(review)
         session.add_all((unit, lease))
     return order, unit, result_lease, lease
 
 
-async def _has_fresh_judge(
-    session: AsyncSession, found: tuple[Order, Unit, Lease], validators: Sequence[Node]
-) -> bool:
-    """Say whether a validator lives whose owner may judge a result and has not had it before."""
-    order, _, result_lease = found
-    statement = select(Lease.coldkey).where(
-        col(Lease.audited_lease_id) == result_lease.id, col(Lease.state).in_(TAKEN_BEFORE)
+async def _review(
+    session: AsyncSession, node: Node, loaded: LoadedModel
+) -> tuple[Order, Unit, Lease, Review] | None:
+    """Return the second opinion that waits longest and that this owner may give."""
+    result_lease = aliased(Lease)
+    statement = (
+        select(Order, Unit, result_lease, Review)
+        .join(Unit, col(Unit.id) == col(Review.unit_id))
+        .join(Order, col(Order.id) == col(Review.order_id))
+        .join(result_lease, col(result_lease.id) == col(Review.result_lease_id))
+        .where(
+            col(Review.state) == ReviewState.OPEN,
+            col(Order.model) == loaded.model,
+            col(Order.revision) == loaded.revision,
+            col(result_lease.hotkey) != node.hotkey,
+            col(result_lease.coldkey) != node.coldkey,
+            ~_had_before(result_lease, node),
+        )
+        .order_by(col(Review.offered_at_ms), col(Review.id))
+        .limit(1)
+        .with_for_update(of=Review, skip_locked=True, key_share=True)
     )
-    barred = {*(await session.exec(statement)).all(), result_lease.coldkey}
-    return any(can_serve(node, order) and node.coldkey not in barred for node in validators)
+    row = (await session.exec(statement)).first()
+    return None if row is None else (row[0], row[1], row[2], row[3])
+
+
+def _had_before(result_lease: type[Lease], node: Node) -> ColumnElement[bool]:
+    earlier = aliased(Lease)
+    return exists().where(
+        col(earlier.audited_lease_id) == col(result_lease.id),
+        col(earlier.coldkey) == node.coldkey,
+        col(earlier.state).in_(TAKEN_BEFORE),
+    )
 
 
 async def _oldest(
     session: AsyncSession, node: Node, loaded: LoadedModel, *, fresh: bool
 ) -> tuple[Order, Unit, Lease] | None:
     """Return the oldest waiting result; ``fresh`` leaves out what this owner had before."""
-    result_lease, earlier = aliased(Lease), aliased(Lease)
+    result_lease = aliased(Lease)
     statement = (
         select(Order, Unit, result_lease)
         .join(Unit, col(Unit.order_id) == col(Order.id))
@@ -149,11 +181,6 @@ async def _oldest(
         .with_for_update(of=Unit, skip_locked=True, key_share=True)
     )
     if fresh:
-        had_before = exists().where(
-            col(earlier.audited_lease_id) == col(result_lease.id),
-            col(earlier.coldkey) == node.coldkey,
-            col(earlier.state).in_(TAKEN_BEFORE),
-        )
-        statement = statement.where(~had_before)
+        statement = statement.where(~_had_before(result_lease, node))
     row = (await session.exec(statement)).first()
     return None if row is None else (row[0], row[1], row[2])

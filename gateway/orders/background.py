@@ -8,16 +8,18 @@ import structlog
 from bittensor_core import Keypair
 from sqlmodel import col, select
 
-from gateway.orders import export, leases, life
+from gateway.orders import export, leases, life, reviewing
 from gateway.orders.policy import Policy
 from gateway.store.engine import Store
 from gateway.store.tables import Order, OrderStatus
+from protocol.chain.base import Chain
 
 log = structlog.get_logger("gateway.background")
 
 
 async def run(
     store: Store,
+    chain: Chain,
     policy: Policy,
     model_folder: export.ModelFolder,
     keypair: Keypair,
@@ -29,6 +31,7 @@ async def run(
     Leases that lapsed while no gateway ran get one lease length to be renewed.
 
     Args:
+        chain: its blocks draw who gets a second opinion.
         model_folder: returns the folder of a model's files at a commit, downloading them; blocking.
         keypair: the gateway's hotkey, which leases were signed with.
         scratch: folder for files at work.
@@ -40,6 +43,7 @@ async def run(
         if int(clock() * 1000) >= reap_from_ms:
             await _isolated("reaping leases", reap(store, clock))
         await _isolated("ending orders", end_orders(store, policy, clock))
+        await _isolated("reviews", reviewing.attend(store, chain, policy, int(clock() * 1000)))
 
     async def deliver() -> None:
         work = export_orders(store, policy, model_folder, keypair, scratch, clock)

@@ -6,7 +6,7 @@ from sqlmodel import col, func, select
 from sqlmodel.ext.asyncio.session import AsyncSession
 
 from gateway.store.engine import Store
-from gateway.store.tables import Order, OrderStatus, Unit, UnitState
+from gateway.store.tables import Order, OrderStatus, Review, ReviewState, Unit, UnitState
 from protocol.messages import Demand, DemandBoard
 
 ROWS = 1_000
@@ -24,6 +24,7 @@ async def demand(store: Store, now_ms: int) -> DemandBoard:
     async with store.read() as session:
         orders = (await session.exec(statement)).all()
         waiting = await _waiting(session)
+        reviews = await _reviews(session)
     samples: Counter[ModelCommit] = Counter()
     audits: Counter[ModelCommit] = Counter()
     deadlines: dict[ModelCommit, int] = {}
@@ -32,7 +33,7 @@ async def demand(store: Store, now_ms: int) -> DemandBoard:
         if order.status in GENERATING:
             uncut = (order.lines_usable - order.cursor_line) * order.n
         generate = uncut + waiting.get((order.id, UnitState.OPEN), 0)
-        audit = waiting.get((order.id, UnitState.SUBMITTED), 0)
+        audit = waiting.get((order.id, UnitState.SUBMITTED), 0) + reviews.get(order.id, 0)
         if generate or audit:
             key = (order.model, order.revision, order.architecture)
             samples[key] += generate
@@ -61,3 +62,14 @@ async def _waiting(session: AsyncSession) -> dict[tuple[str, str], int]:
     )
     rows = (await session.exec(statement)).all()
     return {(order_id, state): int(count) for order_id, state, count in rows}
+
+
+async def _reviews(session: AsyncSession) -> dict[str, int]:
+    """Return the samples of the units that wait for a second opinion, by order."""
+    statement = (
+        select(Review.order_id, func.sum(Unit.samples))
+        .join(Unit, col(Unit.id) == col(Review.unit_id))
+        .where(col(Review.state) == ReviewState.OPEN)
+        .group_by(col(Review.order_id))
+    )
+    return {order_id: int(count) for order_id, count in (await session.exec(statement)).all()}

@@ -8,6 +8,7 @@ from sqlmodel import col, select
 from sqlmodel.ext.asyncio.session import AsyncSession
 
 from gateway.orders.content import unit_work
+from gateway.orders.counting import standing_verdicts
 from gateway.orders.leases import statement_of
 from gateway.orders.samples import VERIFIED, ordinals
 from gateway.store.engine import Store
@@ -87,12 +88,7 @@ async def _sources(session: AsyncSession, unit: Unit) -> tuple[Lease, Sequence[V
     lease = await session.get(Lease, unit.result_lease_id)
     if lease is None:
         raise LookupError(f"unit {unit.id} is verified but has no result")
-    statement = (
-        select(Verdict)
-        .where(col(Verdict.unit_id) == unit.id, col(Verdict.result_lease_id) == lease.id)
-        .order_by(col(Verdict.created_at_ms), col(Verdict.id))
-    )
-    return lease, (await session.exec(statement)).all()
+    return lease, await standing_verdicts(session, lease.id)
 
 
 def _samples(

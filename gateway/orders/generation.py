@@ -21,6 +21,8 @@ from gateway.store.tables import (
     NodeRole,
     Order,
     OrderStatus,
+    Review,
+    ReviewState,
     Unit,
     UnitState,
 )
@@ -67,7 +69,7 @@ async def lease_generation(
 
 
 async def audit_backlog(session: AsyncSession, loaded: LoadedModel) -> int:
-    """Return how many units of a model commit wait for audit or are at it."""
+    """Return how many units of a model commit wait for audit, a first or a second, or are at it."""
     statement = (
         select(func.count())
         .select_from(Unit)
@@ -78,7 +80,17 @@ async def audit_backlog(session: AsyncSession, loaded: LoadedModel) -> int:
             col(Order.revision) == loaded.revision,
         )
     )
-    return (await session.exec(statement)).one()
+    second = (
+        select(func.count())
+        .select_from(Review)
+        .join(Order, col(Order.id) == col(Review.order_id))
+        .where(
+            col(Review.state).in_((ReviewState.OPEN, ReviewState.AUDITING)),
+            col(Order.model) == loaded.model,
+            col(Order.revision) == loaded.revision,
+        )
+    )
+    return (await session.exec(statement)).one() + (await session.exec(second)).one()
 
 
 async def _urgent(session: AsyncSession, loaded: LoadedModel, now_ms: int) -> list[str]:

@@ -11,7 +11,16 @@ from gateway.orders import life, units
 from gateway.orders.policy import SECOND, Policy, is_unreliable
 from gateway.orders.rows import lock_order
 from gateway.store.engine import Store
-from gateway.store.tables import Lease, LeaseKind, LeaseState, Order, Unit, UnitState
+from gateway.store.tables import (
+    Lease,
+    LeaseKind,
+    LeaseState,
+    Order,
+    Review,
+    ReviewState,
+    Unit,
+    UnitState,
+)
 from protocol.documents import lease_statement
 from protocol.messages import Heartbeat, HeartbeatAnswer, Work
 
@@ -21,11 +30,12 @@ LEASE_OVER = (409, "lease_over", "The lease is over; drop its work and ask for a
 
 @dataclass
 class Held:
-    """A lease with its unit and its order."""
+    """A lease with its unit and its order, and the review that it is for, if any."""
 
     lease: Lease
     unit: Unit
     order: Order
+    review: Review | None = None
 
     @property
     def live(self) -> bool:
@@ -38,8 +48,10 @@ class Held:
         self.lease.ended_at_ms = now_ms
 
     def save(self, session: AsyncSession) -> None:
-        """Write what was changed of the three rows with the transaction."""
+        """Write what was changed of the rows with the transaction."""
         session.add_all((self.lease, self.unit, self.order))
+        if self.review is not None:
+            session.add(self.review)
 
 
 def issued_at(lease: Lease) -> int:
@@ -63,7 +75,8 @@ async def hold(session: AsyncSession, lease_id: str) -> Held | None:
     unit = await session.get(Unit, lease.unit_id, with_for_update={"key_share": True})
     if order is None or unit is None:
         raise LookupError(f"lease {lease_id} has no order or no unit")
-    return Held(lease, unit, order)
+    review = None if lease.review_id is None else await session.get(Review, lease.review_id)
+    return Held(lease, unit, order, review)
 
 
 async def hold_own(
@@ -189,12 +202,25 @@ async def release(store: Store, hotkey: str, lease_id: str, now_ms: int) -> None
         held = await hold_own(session, hotkey, lease_id)
         if held.live:
             held.end(LeaseState.RELEASED, now_ms)
-            if held.lease.kind == LeaseKind.GENERATE:
-                units.reopen(held.order, held.unit, now_ms)
-            else:
-                units.offer(held.unit, UnitState.SUBMITTED, now_ms)
+            give_back(held, now_ms)
             held.save(session)
     store.announce_news()
+
+
+def give_back(held: Held, now_ms: int) -> None:
+    """Offer again what an ended lease was for; nobody failed it."""
+    if held.review is not None:
+        _offer_review(held.review, now_ms)
+    elif held.lease.kind == LeaseKind.GENERATE:
+        units.reopen(held.order, held.unit, now_ms)
+    else:
+        units.offer(held.unit, UnitState.SUBMITTED, now_ms)
+
+
+def _offer_review(review: Review, now_ms: int) -> None:
+    if review.state == ReviewState.AUDITING:
+        review.state = ReviewState.OPEN
+        review.offered_at_ms = now_ms
 
 
 async def lapsed(store: Store, now_ms: int) -> list[str]:
@@ -221,7 +247,9 @@ async def reap(store: Store, lease_id: str, now_ms: int) -> bool:
 
 async def _lapse(session: AsyncSession, held: Held, now_ms: int) -> None:
     held.end(LeaseState.EXPIRED, now_ms)
-    if held.lease.kind == LeaseKind.GENERATE:
+    if held.review is not None:
+        _offer_review(held.review, now_ms)
+    elif held.lease.kind == LeaseKind.GENERATE:
         units.fail_try(held.order, held.unit, held.lease.coldkey, now_ms)
     else:
         units.audit_again(held.order, held.unit, now_ms)

@@ -6,9 +6,17 @@ from gateway.errors import GatewayError
 from gateway.orders import transitions
 from gateway.orders.policy import Policy
 from gateway.orders.reading import BATCH_NOT_FOUND
-from gateway.orders.rows import live_leases, lock_order, units_at_work
+from gateway.orders.rows import live_leases, lock_order, open_reviews, units_at_work
 from gateway.store.engine import Store
-from gateway.store.tables import Ending, LeaseState, Order, OrderStatus, UnitState
+from gateway.store.tables import (
+    Ending,
+    LeaseState,
+    Order,
+    OrderStatus,
+    ReviewEnd,
+    ReviewState,
+    UnitState,
+)
 
 
 async def cancel(store: Store, account_id: str, order_id: str, now_ms: int) -> Order:
@@ -43,9 +51,15 @@ async def cancel(store: Store, account_id: str, order_id: str, now_ms: int) -> O
 
 
 async def settle(session: AsyncSession, order: Order, now_ms: int) -> bool:
-    """End a locked order's generation where every sample is verified or missing; say if it did."""
+    """End a locked order's generation where every sample is verified or missing; say if it did.
+
+    What waits for a second opinion is not delivered before.
+    """
     settled = order.samples_verified + order.samples_missing == order.samples_total
     if order.status != OrderStatus.IN_PROGRESS or not settled:
+        return False
+    await session.flush()
+    if await open_reviews(session, order.id):
         return False
     await transitions.finalize(session, order.id, Ending.COMPLETED, now_ms)
     return True
@@ -74,7 +88,8 @@ async def stop_cancelled(store: Store, order_id: str, policy: Policy, now_ms: in
         if order is None or order.status != OrderStatus.CANCELLING or order.ending is not None:
             return False
         over = now_ms >= (order.cancelling_at_ms or 0) + policy.cancel_grace_ms
-        if not over and await units_at_work(session, order.id):
+        at_work = await units_at_work(session, order.id) or await open_reviews(session, order.id)
+        if not over and at_work:
             return False
         await _stop_work(session, order, now_ms)
         await transitions.stop_cancelled(session, order.id)
@@ -95,6 +110,11 @@ async def _stop_work(session: AsyncSession, order: Order, now_ms: int) -> None:
         unit.state = UnitState.CLOSED
         unit.closed_at_ms = now_ms
         session.add(unit)
+    for review in await open_reviews(session, order.id):
+        review.state = ReviewState.CLOSED
+        review.ending = ReviewEnd.LATE
+        review.closed_at_ms = now_ms
+        session.add(review)
     for lease in await live_leases(session, order.id):
         lease.state = LeaseState.STOPPED
         lease.ended_at_ms = now_ms

@@ -62,11 +62,15 @@ async def known_node(session: AsyncSession, hotkey: str, role: NodeRole) -> Node
 async def live_nodes(
     session: AsyncSession, role: NodeRole, policy: Policy, now_ms: int
 ) -> Sequence[Node]:
-    """Return the nodes of a role that are alive and, as miners, still given work."""
+    """Return the nodes of a role that are alive, given work, and, as validators, believed."""
     statement = select(Node).where(
         col(Node.role) == role, col(Node.seen_at_ms) >= now_ms - policy.live_ms
     )
-    return [node for node in (await session.exec(statement)).all() if may_lease(node.outcomes)]
+    return [
+        node
+        for node in (await session.exec(statement)).all()
+        if may_lease(node.outcomes) and (node.distrusted_until_ms or 0) <= now_ms
+    ]
 
 
 async def served_models(store: Store, policy: Policy, now_ms: int) -> dict[str, int]:

@@ -25,6 +25,10 @@ class Policy:
         unanswered_leases: leases of a node that may end without an answer in ``unanswered_ms``
             before it has to answer as many.
         unanswered_ms: how long such a lease counts.
+        second_opinions: share of judged units that go to a second validator; those with void
+            samples always do. 0 asks for none at all.
+        review_ms: how long a delivery waits for a second opinion.
+        distrust_ms: how long a validator is believed nothing once others contradict it.
         live_ms: how long after its last announcement a node counts as live.
         audit_backlog: units of a model that may wait for audit before no more work is given.
         leases_at_once: live leases of one kind that a node may hold.
@@ -48,6 +52,9 @@ class Policy:
     exclusion_ms: int = 10 * MINUTE
     unanswered_leases: int = 16
     unanswered_ms: int = HOUR
+    second_opinions: float = 0.0
+    review_ms: int = HOUR
+    distrust_ms: int = 6 * HOUR
     live_ms: int = 2 * MINUTE
     audit_backlog: int = 64
     leases_at_once: int = 32

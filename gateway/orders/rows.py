@@ -10,7 +10,17 @@ from collections.abc import Sequence
 from sqlmodel import col, select
 from sqlmodel.ext.asyncio.session import AsyncSession
 
-from gateway.store.tables import Account, Lease, LeaseState, Node, Order, Unit, UnitState
+from gateway.store.tables import (
+    Account,
+    Lease,
+    LeaseState,
+    Node,
+    Order,
+    Review,
+    ReviewState,
+    Unit,
+    UnitState,
+)
 
 
 async def lock_account(session: AsyncSession, account_id: str) -> None:
@@ -38,6 +48,14 @@ async def units_at_work(session: AsyncSession, order_id: str) -> Sequence[Unit]:
         .where(col(Unit.order_id) == order_id, col(Unit.state) != UnitState.CLOSED)
         .order_by(col(Unit.created_at_ms), col(Unit.id))
         .with_for_update(key_share=True)
+    )
+    return (await session.exec(statement)).all()
+
+
+async def open_reviews(session: AsyncSession, order_id: str) -> Sequence[Review]:
+    """Return the reviews of an order's units that are not closed."""
+    statement = select(Review).where(
+        col(Review.order_id) == order_id, col(Review.state) != ReviewState.CLOSED
     )
     return (await session.exec(statement)).all()
 

@@ -81,6 +81,13 @@ def audit_again(order: Order, unit: Unit, now_ms: int) -> None:
         offer(unit, UnitState.SUBMITTED, now_ms)
 
 
+def judge_anew(unit: Unit, now_ms: int) -> None:
+    """Offer the result of a closed unit for audit as if it had never been judged."""
+    offer(unit, UnitState.SUBMITTED, now_ms)
+    unit.audits = 0
+    unit.closed_at_ms = None
+
+
 def offer(unit: Unit, state: UnitState, now_ms: int) -> None:
     """Let a unit wait for a miner (``OPEN``) or for a validator (``SUBMITTED``)."""
     unit.state = state

@@ -8,48 +8,33 @@ from itertools import pairwise
 from sqlmodel.ext.asyncio.session import AsyncSession
 
 from gateway.errors import GatewayError
-from gateway.orders import life, units
+from gateway.orders import life, reviews, units
 from gateway.orders.content import object_key, unit_work
+from gateway.orders.counting import generate_again, mark, remember
+from gateway.orders.judges import refuse_distrusted
 from gateway.orders.leases import Held, find_own, hold_own, statement_of
-from gateway.orders.policy import MAX_TRIES
+from gateway.orders.policy import Policy
 from gateway.orders.results import Posted, answered_before, put_once
-from gateway.orders.rows import lock_node
-from gateway.orders.samples import (
-    MISSING,
-    UNDECIDED,
-    VERIFIED,
-    VOID,
-    complete_lines,
-    ordinals,
-    pack_bits,
-    read_bits,
-)
+from gateway.orders.samples import UNDECIDED, VERIFIED, VOID
 from gateway.store.engine import Store
-from gateway.store.tables import (
-    Lease,
-    LeaseKind,
-    LeaseState,
-    OrderStatus,
-    Unit,
-    Verdict,
-)
+from gateway.store.tables import Lease, LeaseKind, LeaseState, Verdict
 from protocol.documents import digest, statement_of_verdicts, verdict_root, work_keys
 from protocol.keys import verify_statement
 from protocol.messages import Receipt, Result, SampleVerdict, Verdicts, Work
-from scoring import reputation
 
 LETTERS = {"verified": VERIFIED, "void": VOID, "inconclusive": UNDECIDED}
 
 
 async def accept_verdicts(
-    store: Store, hotkey: str, lease_id: str, verdicts: Verdicts, now_ms: int
+    store: Store, hotkey: str, lease_id: str, verdicts: Verdicts, policy: Policy, now_ms: int
 ) -> Receipt:
     """Take the verdicts of an audit lease; the same bytes again get the same answer.
 
     Raises:
         GatewayError: 404 for a lease this node does not hold; 409 ``lease_over`` for a late post,
-            which changes nothing; 400 ``invalid_verdicts`` where unit, attempt, roots, counts or
-            signature are not those of the audited result (the lease goes on).
+            which changes nothing; 403 for a validator that is not believed; 400
+            ``invalid_verdicts`` where unit, attempt, lease digest, roots, counts or signature are
+            not those of the audited result (the lease goes on).
     """
     content = verdicts.model_dump_json().encode()
     posted = Posted(content, sha256(content).hexdigest())
@@ -67,13 +52,20 @@ async def accept_verdicts(
         held = await hold_own(session, hotkey, lease_id, LeaseKind.AUDIT)
         if not held.live:
             return answered_before(held.lease, posted)
+        await refuse_distrusted(session, held.lease.coldkey, now_ms)
         held.end(LeaseState.ANSWERED, now_ms)
         held.lease.answer_sha256 = posted.digest
         held.lease.stack_json = verdicts.stack.model_dump_json()
         held.lease.object_key = key
         held.lease.root = verdicts.root
-        await _apply(session, held, audited, verdicts, lengths, now_ms)
+        letters = "".join(LETTERS[sample.outcome] for sample in verdicts.samples)
+        row = _record(held, audited, verdicts, letters, now_ms)
+        if held.review is None:
+            await _apply(session, held, audited, row, lengths, policy, now_ms)
+        session.add(row)
         held.save(session)
+        if held.review is not None:
+            await reviews.weigh(session, held, audited, lengths, policy, now_ms)
         await life.settle(session, held.order, now_ms)
     store.announce_news()
     return answered_before(held.lease, posted)
@@ -132,97 +124,65 @@ async def _audited(session: AsyncSession, lease: Lease) -> Lease:
     return audited
 
 
+def _record(held: Held, audited: Lease, verdicts: Verdicts, letters: str, now_ms: int) -> Verdict:
+    """Return the row of a verdict document that has not verified anything yet."""
+    counts = {outcome: letters.count(letter) for outcome, letter in LETTERS.items()}
+    held.lease.answer = json.dumps(counts)
+    return Verdict(
+        id=held.lease.id,
+        order_id=held.order.id,
+        unit_id=held.unit.id,
+        result_lease_id=audited.id,
+        validator=held.lease.hotkey,
+        miner=audited.hotkey,
+        rule=verdicts.rule,
+        outcomes=letters,
+        newly_verified=0,
+        tokens=0,
+        object_key=held.lease.object_key or "",
+        created_at_ms=now_ms,
+        **counts,
+    )
+
+
 async def _apply(
     session: AsyncSession,
     held: Held,
     audited: Lease,
-    verdicts: Verdicts,
+    row: Verdict,
     lengths: list[int],
+    policy: Policy,
     now_ms: int,
 ) -> None:
     """Decide the unit's undecided samples and count them, each once."""
     unit, order = held.unit, held.order
-    given = [LETTERS[sample.outcome] for sample in verdicts.samples]
+    pairs = list(zip(unit.outcomes, row.outcomes, strict=True))
     newly = {
         letter: [
             place
-            for place, (before, now) in enumerate(zip(unit.outcomes, given, strict=True))
+            for place, (before, now) in enumerate(pairs)
             if before == UNDECIDED and now == letter
         ]
         for letter in (VERIFIED, VOID)
     }
-    tokens = sum(lengths[place] for place in newly[VERIFIED])
-    unit.outcomes = "".join(
-        now if before == UNDECIDED else before
-        for before, now in zip(unit.outcomes, given, strict=True)
-    )
-    await _mark_verified(session, held, newly[VERIFIED])
-    order.samples_verified += len(newly[VERIFIED])
+    unit.outcomes = "".join(now if before == UNDECIDED else before for before, now in pairs)
+    await mark(session, order, unit, newly[VERIFIED], verified=True)
+    row.newly_verified = len(newly[VERIFIED])
+    row.tokens = sum(lengths[place] for place in newly[VERIFIED])
+    order.samples_verified += row.newly_verified
     order.samples_void += len(newly[VOID])
-    order.tokens_verified += tokens
-    _generate_again(session, held, newly[VOID], audited.coldkey, now_ms)
+    order.tokens_verified += row.tokens
+    generate_again(session, order, unit, newly[VOID], audited.coldkey, now_ms)
+    reviewed = policy.second_opinions > 0
     if UNDECIDED in unit.outcomes:
         units.audit_again(order, unit, now_ms)
     else:
         units.close(unit, now_ms)
-    await _remember(session, audited.hotkey, newly)
-    counts = {outcome: given.count(letter) for outcome, letter in LETTERS.items()}
-    held.lease.answer = json.dumps(counts)
-    session.add(
-        Verdict(
-            id=held.lease.id,
-            order_id=order.id,
-            unit_id=unit.id,
-            result_lease_id=audited.id,
-            validator=held.lease.hotkey,
-            miner=audited.hotkey,
-            rule=verdicts.rule,
-            newly_verified=len(newly[VERIFIED]),
-            tokens=tokens,
-            object_key=held.lease.object_key or "",
-            created_at_ms=now_ms,
-            **counts,
-        )
-    )
-
-
-async def _mark_verified(session: AsyncSession, held: Held, places: list[int]) -> None:
-    """Set the bits of newly verified samples on the root unit, and count complete lines."""
-    unit, n = held.unit, held.order.n
-    root = unit if unit.parent_id is None else await session.get(Unit, unit.root_id)
-    if root is None or root.verified_bits is None:
-        raise LookupError(f"unit {unit.id} has no root")
-    bits = read_bits(root.verified_bits, root.samples)
-    before = complete_lines(bits, n)
-    bits[ordinals(unit, n)[places] - root.first_line * n] = True
-    root.verified_bits = pack_bits(bits)
-    held.order.lines_completed += complete_lines(bits, n) - before
-    session.add(root)
-
-
-def _generate_again(
-    session: AsyncSession, held: Held, places: list[int], owner: str, now_ms: int
-) -> None:
-    """Put void samples into a child unit, or count them as missing where it was the last try."""
-    unit, order = held.unit, held.order
-    if not places:
-        return
-    if unit.tries + 1 >= MAX_TRIES:
-        order.samples_missing += len(places)
-        letters = [
-            MISSING if place in places else letter for place, letter in enumerate(unit.outcomes)
-        ]
-        unit.outcomes = "".join(letters)
-    elif order.status == OrderStatus.IN_PROGRESS:
-        session.add(units.child_unit(order, unit, places, owner, now_ms))
-
-
-async def _remember(session: AsyncSession, miner: str, newly: dict[str, list[int]]) -> None:
-    """Extend the miner's record by the newly judged samples, in the unit's order."""
-    node = await lock_node(session, miner)
-    if node is None:
-        return
+        if reviewed:
+            await reviews.begin(session, held, audited, policy, now_ms)
     decided = {place: letter for letter, places in newly.items() for place in places}
-    outcomes = "".join(decided[place] for place in sorted(decided))
-    node.outcomes = reputation.extended(node.outcomes, outcomes)
-    session.add(node)
+    letters = [decided[place] for place in sorted(decided)]
+    if reviewed:
+        # A void counts once its unit's review is closed.
+        letters = [letter for letter in letters if letter == VERIFIED]
+    await remember(session, audited.hotkey, "".join(letters))

@@ -58,6 +58,10 @@ class Chain(Protocol):
         """Return the newest block."""
         ...
 
+    async def block_hash(self, block: int) -> str:
+        """Return the hash (64 hex digits) of a block that is not newer than the head."""
+        ...
+
     async def snapshot(self) -> Snapshot:
         """Return all neurons at the newest block, read at one instant."""
         ...

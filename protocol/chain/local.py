@@ -76,6 +76,16 @@ class LocalChain:
         """Return the block that the clock is in, and its hash."""
         return self._head()
 
+    async def block_hash(self, block: int) -> str:
+        """Return the hash of a block that is not newer than the head.
+
+        Raises:
+            ChainError: there is no such block yet.
+        """
+        if not 0 <= block <= self._head().block:
+            raise ChainError(f"block {block} is not there yet; the head is {self._head().block}")
+        return self._hash(block)
+
     async def snapshot(self) -> Snapshot:
         """Return all neurons at the newest block.
 
@@ -120,8 +130,11 @@ class LocalChain:
 
     def _head(self) -> Head:
         block = max(0, int((self._clock() - self._genesis) // self._block_seconds))
+        return Head(block, self._hash(block))
+
+    def _hash(self, block: int) -> str:
         text = f"reliquary-local-chain/1 {self._genesis!r} {block}"
-        return Head(block, sha256(text.encode("ascii")).hexdigest())
+        return sha256(text.encode("ascii")).hexdigest()
 
     def _snapshot(self) -> Snapshot:
         with self._connection() as connection:

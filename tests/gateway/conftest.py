@@ -53,6 +53,7 @@ from protocol.messages import (
     SampleVerdict,
     Stack,
     Verdicts,
+    Work,
 )
 from protocol.repository import ModelFacts
 from protocol.sampling import Sampling
@@ -313,8 +314,7 @@ class World:
         """Return a signed legal result; ``samples`` and others may be set, before signing."""
         samples = changes.pop("samples", None)
         if samples is None:
-            limit = lease.work.sampling.max_tokens
-            samples = [fake_ids(key, limit) for key in work_keys(lease.work)]
+            samples = self.answers(lease.work)
         keys = work_keys(lease.work)
         fields: dict[str, Any] = {
             "unit_id": lease.work.unit_id,
@@ -377,6 +377,15 @@ class World:
         signature = sign_statement(validator.keypair, statement_of_verdicts(unsigned))
         return unsigned.model_copy(update={"signature": signature})
 
+    def truth(self, lease: AuditLease) -> list[Outcome]:
+        """Return what an honest validator finds."""
+        pairs = zip(lease.result.samples, self.answers(lease.work), strict=True)
+        return ["verified" if claimed == honest else "void" for claimed, honest in pairs]
+
+    def answers(self, work: Work) -> list[list[int]]:
+        """Return what an honest miner generates."""
+        return [fake_ids(key, work.sampling.max_tokens) for key in work_keys(work)]
+
     async def audit(
         self, validator: Node, votes: Sequence[Outcome] | Outcome = "verified"
     ) -> AuditLease | None:
@@ -390,7 +399,7 @@ class World:
 
     async def judge(self, validator: Node, lease: AuditLease, verdicts: Verdicts) -> Receipt:
         return await accept_verdicts(
-            self.store, validator.hotkey, lease.lease_id, verdicts, self.now
+            self.store, validator.hotkey, lease.lease_id, verdicts, self.policy, self.now
         )
 
     async def finish(self, miner: Node, validator: Node) -> None:

@@ -15,6 +15,7 @@ from gateway.orders.policy import Policy
 from gateway.store.engine import Store
 from gateway.store.tables import File, Order
 from protocol import receipts
+from protocol.chain.local import LocalChain
 from protocol.manifest import MANIFEST, Manifest
 from protocol.receipts import SampleReceipt
 from protocol.repository import RepositoryError
@@ -398,6 +399,7 @@ async def test_the_background_work_brings_orders_to_their_end(world, model_folde
     work = asyncio.create_task(
         background.run(
             world.store,
+            LocalChain(world.folder / "chain.sqlite", clock),
             world.policy,
             lambda model, revision: model_folder,
             world.keypair,

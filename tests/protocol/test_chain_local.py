@@ -143,3 +143,14 @@ def test_a_refused_registration_leaves_no_lock(tmp_path: Path, clock: Clock):
         chain.register("b", "owner")
     with sqlite3.connect(path, timeout=0) as other:
         other.execute("BEGIN IMMEDIATE")
+
+
+async def test_a_block_keeps_its_hash(chain: LocalChain, clock: Clock):
+    first = await chain.head()
+    with pytest.raises(ChainError, match="not there yet"):
+        await chain.block_hash(first.block + 1)
+    clock.now += 5 * 12
+    later = await chain.head()
+    assert later.block == first.block + 5
+    assert await chain.block_hash(first.block) == first.block_hash
+    assert await chain.block_hash(later.block) == later.block_hash

@@ -7,6 +7,7 @@ from gateway.store.tables.leases import Lease, LeaseKind, LeaseState
 from gateway.store.tables.nodes import Node, NodeRole
 from gateway.store.tables.orders import OPEN_STATUSES, Dialect, Ending, Order, OrderStatus
 from gateway.store.tables.quotes import Quote
+from gateway.store.tables.reviews import Review, ReviewEnd, ReviewState
 from gateway.store.tables.units import Unit, UnitState
 from gateway.store.tables.verdicts import Verdict
 
@@ -27,6 +28,9 @@ __all__ = [
     "Order",
     "OrderStatus",
     "Quote",
+    "Review",
+    "ReviewEnd",
+    "ReviewState",
     "Table",
     "Unit",
     "UnitState",

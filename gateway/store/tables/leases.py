@@ -35,7 +35,7 @@ class Lease(Table, table=True):
     ``progress_at_ms``. ``answer_sha256`` is of the document that ended the lease and ``answer``
     what was replied, so that a replay of the same bytes gets the same reply. ``object_key`` is that
     document, ``root`` the Merkle root in it. ``audited_lease_id`` is the generation lease that an
-    audit lease judges.
+    audit lease judges, ``review_id`` the review for which it does.
     """
 
     __table_args__ = (
@@ -70,6 +70,7 @@ class Lease(Table, table=True):
     tokens: int = big(0)
     signature: str | None = word(None)
     audited_lease_id: str | None = word(None)
+    review_id: str | None = word(None)
     stack_json: str | None = text(None)
     answer_sha256: str | None = word(None)
     answer: str | None = text(None)

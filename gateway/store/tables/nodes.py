@@ -18,7 +18,8 @@ class Node(Table, table=True):
     """A node by its hotkey, as it announced itself last; ``coldkey`` owns it on the chain.
 
     ``outcomes`` are the latest judged samples of a miner, one letter each, oldest first (see
-    ``scoring/reputation.py``). ``tokens_per_second`` is a moving average over its leases.
+    ``scoring/reputation.py``). A validator's verdicts do not count until ``distrusted_until_ms``.
+    ``tokens_per_second`` is a moving average over its leases.
     """
 
     __table_args__ = (one_of("role", NodeRole), Index(None, "role", "seen_at_ms"))
@@ -35,3 +36,4 @@ class Node(Table, table=True):
     seen_at_ms: int = big()
     tokens_per_second: float | None = real(None)
     outcomes: str = text("")
+    distrusted_until_ms: int | None = big(None)

@@ -2,11 +2,14 @@
 
 from sqlalchemy import CheckConstraint
 
-from gateway.store.tables.base import Table, big, word
+from gateway.store.tables.base import Table, big, text, word
 
 
 class Verdict(Table, table=True):
     """What one audit lease found; ``id`` is that lease's.
+
+    ``outcomes`` has one letter a sample (see ``orders/samples.py``). ``withdrawn_at_ms`` is when it
+    ceased to be believed: then another document verifies what it did.
 
     ``newly_verified`` and ``tokens`` count the samples, and their token ids, that this document was
     the first to verify.
@@ -26,6 +29,7 @@ class Verdict(Table, table=True):
     validator: str = word(index=True)
     miner: str = word(index=True)
     rule: str = word()
+    outcomes: str = text()
     verified: int = big()
     void: int = big()
     inconclusive: int = big()
@@ -33,3 +37,4 @@ class Verdict(Table, table=True):
     tokens: int = big()
     object_key: str = word()
     created_at_ms: int = big()
+    withdrawn_at_ms: int | None = big(None)

@@ -1,0 +1,244 @@
+"""The background work of reviews: what the chain draws, what takes too long, whom nobody believes.
+
+Any number of replicas may do it at once: each step reads its rows again under the order's lock.
+"""
+
+from collections.abc import Sequence
+
+import structlog
+from sqlmodel import col, select
+from sqlmodel.ext.asyncio.session import AsyncSession
+
+from gateway.orders import life, reviews, units
+from gateway.orders.counting import revoke
+from gateway.orders.judges import fresh_judges
+from gateway.orders.leases import Held, give_back, hold
+from gateway.orders.nodes import live_nodes
+from gateway.orders.policy import Policy
+from gateway.orders.rows import lock_order
+from gateway.orders.samples import UNDECIDED, VERIFIED
+from gateway.store.engine import Store
+from gateway.store.tables import (
+    Lease,
+    LeaseKind,
+    LeaseState,
+    Node,
+    NodeRole,
+    Order,
+    OrderStatus,
+    Review,
+    ReviewEnd,
+    ReviewState,
+    Unit,
+    UnitState,
+    Verdict,
+)
+from protocol.chain.base import Chain, ChainError, Head
+from protocol.messages import Result
+from scoring.opinions import is_drawn
+
+log = structlog.get_logger("gateway.reviewing")
+
+
+async def attend(store: Store, chain: Chain, policy: Policy, now_ms: int) -> None:
+    """Draw what a block has decided, end what waits in vain, and audit again what is in doubt."""
+    # Before anything is closed, and delivered, by the word of a validator that is not believed.
+    await _stop_distrusted(store, now_ms)
+    await _audit_again(store, now_ms)
+    async with store.read() as session:
+        unclosed = select(Review).where(
+            col(Review.state).in_((ReviewState.AWAITED, ReviewState.OPEN))
+        )
+        waiting = (await session.exec(unclosed)).all()
+    if any(review.state == ReviewState.AWAITED for review in waiting):
+        await _draw(store, chain, waiting, policy, now_ms)
+    for review in waiting:
+        await _end_in_vain(store, review.id, policy, now_ms)
+
+
+async def _draw(
+    store: Store, chain: Chain, waiting: Sequence[Review], policy: Policy, now_ms: int
+) -> None:
+    try:
+        head = await chain.head()
+        for review in waiting:
+            if review.state == ReviewState.AWAITED:
+                await _draw_one(store, chain, head, review, policy, now_ms)
+    except ChainError as error:
+        log.warning("no block to draw second opinions by", reason=str(error))
+
+
+async def _draw_one(
+    store: Store, chain: Chain, head: Head, seen: Review, policy: Policy, now_ms: int
+) -> None:
+    """Fix the block that decides, the next one; once it is there, see whether it draws the unit."""
+    drawn = block_hash = None
+    if seen.block is not None:
+        if head.block < seen.block:
+            return
+        block_hash = await chain.block_hash(seen.block)
+        drawn = is_drawn(block_hash, seen.unit_id, policy.second_opinions)
+    async with store.write() as session:
+        held = await _hold(session, seen.id)
+        if held is None or held.review is None or held.review.state != ReviewState.AWAITED:
+            return
+        if drawn is None:
+            held.review.block = held.review.block or head.block + 1
+        else:
+            held.review.block_hash = block_hash
+            await _follow(session, held, drawn, now_ms)
+        held.save(session)
+
+
+async def _follow(session: AsyncSession, held: Held, drawn: bool, now_ms: int) -> None:
+    if held.review is None:
+        return
+    if drawn:
+        reviews.offer(held.review, now_ms)
+    else:
+        reviews.pass_over(held.review, now_ms)
+        held.save(session)
+        await session.flush()
+        await life.settle(session, held.order, now_ms)
+
+
+async def _end_in_vain(store: Store, review_id: str, policy: Policy, now_ms: int) -> None:
+    """End a review that nobody can take, or that takes too long."""
+    async with store.read() as session:
+        held = await _look(session, review_id)
+        ending = None if held is None else await _vain(session, held, policy, now_ms)
+        if held is None or ending is None:
+            return
+    document = await store.objects.get(held.lease.object_key or "")
+    lengths = [len(ids) for ids in Result.model_validate_json(document).samples]
+    async with store.write() as session:
+        held = await _hold(session, review_id)
+        if held is None or held.review is None:
+            return
+        if held.review.state in (ReviewState.AWAITED, ReviewState.OPEN):
+            await reviews.close(session, held, held.lease, ending, lengths, policy, now_ms)
+            await life.settle(session, held.order, now_ms)
+
+
+async def _vain(session: AsyncSession, held: Held, policy: Policy, now_ms: int) -> ReviewEnd | None:
+    review = held.review
+    if review is None or review.state not in (ReviewState.AWAITED, ReviewState.OPEN):
+        return None
+    if now_ms >= review.created_at_ms + policy.review_ms:
+        return ReviewEnd.LATE
+    if review.state == ReviewState.AWAITED:
+        return None
+    validators = await live_nodes(session, NodeRole.VALIDATOR, policy, now_ms)
+    left = await fresh_judges(session, held.order, held.lease, validators)
+    return None if left else ReviewEnd.ALONE
+
+
+async def _stop_distrusted(store: Store, now_ms: int) -> None:
+    """Take back the audits that distrusted validators are at."""
+    statement = (
+        select(Lease.id)
+        .join(Node, col(Node.hotkey) == col(Lease.hotkey))
+        .where(
+            col(Node.distrusted_until_ms) > now_ms,
+            col(Lease.kind) == LeaseKind.AUDIT,
+            col(Lease.state) == LeaseState.LIVE,
+        )
+    )
+    async with store.read() as session:
+        lease_ids = (await session.exec(statement)).all()
+    for lease_id in lease_ids:
+        async with store.write() as session:
+            held = await hold(session, lease_id)
+            if held is not None and held.live:
+                held.end(LeaseState.STOPPED, now_ms)
+                give_back(held, now_ms)
+                held.save(session)
+
+
+async def _audit_again(store: Store, now_ms: int) -> None:
+    """Withdraw what distrusted validators alone verified and is not delivered yet."""
+    statement = (
+        select(Verdict.id)
+        .join(Lease, col(Lease.id) == col(Verdict.id))
+        .join(Node, col(Node.coldkey) == col(Lease.coldkey))
+        .join(Order, col(Order.id) == col(Verdict.order_id))
+        .where(
+            col(Node.distrusted_until_ms) > now_ms,
+            col(Verdict.newly_verified) > 0,
+            col(Verdict.outcomes) != "",
+            col(Order.status) == OrderStatus.IN_PROGRESS,
+        )
+        .distinct()
+    )
+    async with store.read() as session:
+        verdict_ids = (await session.exec(statement)).all()
+    for verdict_id in verdict_ids:
+        await _withdraw(store, verdict_id, now_ms)
+
+
+async def _withdraw(store: Store, verdict_id: str, now_ms: int) -> None:
+    async with store.read() as session:
+        verdict = await session.get(Verdict, verdict_id)
+        result_lease = (
+            None if verdict is None else await session.get(Lease, verdict.result_lease_id)
+        )
+    if verdict is None or result_lease is None:
+        return
+    document = await store.objects.get(result_lease.object_key or "")
+    lengths = [len(ids) for ids in Result.model_validate_json(document).samples]
+    async with store.write() as session:
+        order = await lock_order(session, verdict.order_id)
+        unit = await session.get(Unit, verdict.unit_id, with_for_update={"key_share": True})
+        verdict = await session.get(Verdict, verdict_id)
+        if order is None or unit is None or verdict is None:
+            return
+        lone = await reviews.is_alone(session, result_lease, verdict)
+        if order.status != OrderStatus.IN_PROGRESS or not lone or unit.state != UnitState.CLOSED:
+            return
+        review = await _review_of(session, result_lease.id)
+        if review is not None and review.state == ReviewState.AUDITING:
+            # A second opinion is under way, and decides.
+            return
+        places = [place for place, letter in enumerate(unit.outcomes) if letter == VERIFIED]
+        await revoke(session, order, unit, places, lengths, UNDECIDED)
+        verdict.withdrawn_at_ms = now_ms
+        units.judge_anew(unit, now_ms)
+        if review is not None and review.state != ReviewState.CLOSED:
+            reviews.withdraw(review, now_ms)
+            session.add(review)
+        session.add_all((order, unit, verdict))
+        log.info("audited again", unit_id=unit.id, samples=len(places))
+    store.announce_news()
+
+
+async def _review_of(session: AsyncSession, result_lease_id: str) -> Review | None:
+    statement = (
+        select(Review)
+        .where(col(Review.result_lease_id) == result_lease_id)
+        .order_by(col(Review.id).desc())
+        .limit(1)
+    )
+    return (await session.exec(statement)).first()
+
+
+async def _look(session: AsyncSession, review_id: str) -> Held | None:
+    """Return a review with its result's lease, its unit and its order."""
+    review = await session.get(Review, review_id)
+    if review is None:
+        return None
+    lease = await session.get(Lease, review.result_lease_id)
+    unit = await session.get(Unit, review.unit_id)
+    order = await session.get(Order, review.order_id)
+    if lease is None or unit is None or order is None:
+        raise LookupError(f"review {review_id} has no result, no unit or no order")
+    return Held(lease, unit, order, review)
+
+
+async def _hold(session: AsyncSession, review_id: str) -> Held | None:
+    """Return the same, locked."""
+    seen = await session.get(Review, review_id)
+    if seen is None:
+        return None
+    await lock_order(session, seen.order_id)
+    await session.refresh(seen)
+    return await _look(session, review_id)
