@@ -55,7 +55,7 @@ class Capacity:
             raise GatewayError(
                 503,
                 "architecture_list_unavailable",
-                "No node has announced yet which models it serves; try again shortly.",
+                "The nodes have not announced yet which models they serve; try again shortly.",
                 retry_after=_RETRY_SECONDS,
             )
         return tuple(sorted(served))

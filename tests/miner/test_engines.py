@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import shutil
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 
 from miner.engines.base import (
@@ -232,6 +234,22 @@ async def test_a_folder_without_a_model_is_refused(tmp_path):
         await EngineProcess.start(
             ENGINE_FACTORIES["transformers"],
             tmp_path,
+            MODEL,
+            REVISION,
+            EngineSettings(),
+            tmp_path / "engine.log",
+        )
+
+
+async def test_weights_that_are_missing_are_never_made_up(tiny_folder, tmp_path):
+    folder = shutil.copytree(tiny_folder, tmp_path / "model")
+    tensors = load_file(folder / "model.safetensors")
+    del tensors["model.layers.1.mlp.up_proj.weight"]
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(EngineError, match=r"lacks weights, among them model\.layers\.1\.mlp"):
+        await EngineProcess.start(
+            ENGINE_FACTORIES["transformers"],
+            folder,
             MODEL,
             REVISION,
             EngineSettings(),

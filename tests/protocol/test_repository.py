@@ -22,6 +22,7 @@ from protocol.repository import (
     hub,
     read_facts,
     resolve_revision,
+    weight_bytes,
 )
 from scripts.hub import HubServer, publish, set_access
 
@@ -196,6 +197,33 @@ def test_a_repository_without_safetensors_is_unsupported(
     commit = publish(folder, MODEL, files)
     with pytest.raises(Unsupported, match="safetensors"):
         download(MODEL, commit, weights=False, cache_dir=cache)
+
+
+@pytest.mark.usefixtures("server")
+@pytest.mark.parametrize("first", ["download", "size"])
+def test_the_weights_are_weighed_without_being_fetched(
+    first: str, folder: Path, files: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Neither counts: what lies deeper, and the weights in their maker's own layout.
+    (files / "original" / "model.safetensors").write_bytes(b"x" * 11)
+    (files / "consolidated.00.safetensors").write_bytes(b"x" * 13)
+    (files / "model-2.safetensors").write_bytes(b"x" * 17)
+    commit = publish(folder, MODEL, files)
+    if first == "download":
+        download(MODEL, commit, weights=False, cache_dir=cache)
+    else:
+        assert weight_bytes(MODEL, commit, cache_dir=cache) == 7 * 9_000 + 17
+    assert not list(cache.rglob("*.safetensors"))
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:1")
+    assert weight_bytes(MODEL, commit, cache_dir=cache) == 7 * 9_000 + 17
+
+
+@pytest.mark.usefixtures("server")
+def test_weights_that_are_not_there_have_no_size(folder: Path, files: Path, cache: Path) -> None:
+    (files / "model.safetensors").rename(files / "original" / "model.safetensors")
+    commit = publish(folder, MODEL, files)
+    with pytest.raises(Unsupported, match="safetensors"):
+        weight_bytes(MODEL, commit, cache_dir=cache)
 
 
 @pytest.mark.usefixtures("server")
