@@ -41,3 +41,13 @@ def honest(context: typer.Context) -> None:
 def audit(context: typer.Context) -> None:
     """Measure how many tokens the evidence needs to find each cheat."""
     forward("scripts.bench.power.__main__", context)
+
+
+@bench.command("verify")
+def verify(
+    quick: Annotated[bool, typer.Option(help="Small deliveries: a look, no figure.")] = False,
+) -> None:
+    """Measure how long the check of a delivery takes, and how much memory."""
+    from scripts.bench.verify import run
+
+    run(quick)

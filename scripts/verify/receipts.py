@@ -75,11 +75,12 @@ class ReceiptReader:
         return receipt
 
     def _check(self, receipt: SampleReceipt, line: ExpectedLine) -> None:
-        for field, found, due in self._dues(receipt, line):
-            if (differs := difference(due, found, field)) is not None:
-                raise self._fault(line, *differs)
         if receipt.choice >= self._expected.statement.n:
             raise self._fault(line, "choice", f"is not below {self._expected.statement.n}")
+        for field, found, due in self._dues(receipt, line):
+            differs = None if found == due else difference(due, found, field)
+            if differs is not None:
+                raise self._fault(line, *differs)
         validators = self._expected.validators
         if validators is not None and receipt.verdict.validator not in validators:
             raise self._fault(line, "verdict.validator", "is none of the expected hotkeys")

@@ -46,7 +46,8 @@ def _weighing_fault(sample: SampleVerdict, profile: Profile) -> Fault | None:
         return Fault(f"{SAMPLE}.marks", "are no rising positions within the sample")
     if not _largest_fits(sample):
         return Fault(f"{SAMPLE}.largest_margin_micro", "is not in the largest bin of the marks")
-    weighed = weighing_fault(sample, profile)
+    # Without marks there is nothing to weigh but whether the sample abstained.
+    weighed = weighing_fault(sample, profile) if sample.marks or sample.abstained else None
     return None if weighed is None else Fault(f"{SAMPLE}.marks", f"the verdict {weighed}")
 
 

@@ -24,8 +24,8 @@ from protocol.documents import work_keys
 from protocol.manifest import ERRORS, FILES, MANIFEST, OUTPUT, RECEIPTS, Manifest, signed_manifest
 from protocol.messages import Work
 from scripts.bench.made_delivery import Model, Signers, make_delivery
-from scripts.up.plans import MODEL as TINY
 from scripts.tiny_model import WEIGHTS
+from scripts.up.plans import MODEL as TINY
 from scripts.verify.audit import audit_again
 from scripts.verify.check import check_files, verify
 from scripts.verify.discrepancy import Discrepancy, Uncheckable
@@ -147,18 +147,18 @@ def changed(value: Any, path: tuple[Any, ...], leaf: Any) -> Any:
 
 
 def other_leaves(leaf: Any) -> Iterator[Any]:
-    """Yield a near value of the same type where there is one, and values of other types."""
+    """Yield a near value of the same type where there is one, and values of another kind."""
     match leaf:
         case bool():
             yield not leaf
         case int():
-            yield leaf + 1
+            yield from (leaf + 1, 2**53 - 1, 2**70)
         case str():
             last = leaf[-1:]
             yield leaf[:-1] + ("1" if last != "1" else "2")
         case []:
             yield [0]
-    yield from (one for one in (None, 2**70, [[]], 0.5) if one != leaf)
+    yield [[]]
 
 
 def dotted(path: tuple[Any, ...]) -> str:
