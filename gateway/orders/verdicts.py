@@ -21,6 +21,8 @@ from gateway.store.tables import Lease, LeaseKind, LeaseState, Verdict
 from protocol.documents import digest, statement_of_verdicts, verdict_root, work_keys
 from protocol.keys import verify_statement
 from protocol.messages import Receipt, Result, SampleVerdict, Verdicts, Work
+from scoring.published import chosen
+from scoring.weighing import rule_fault, weighing_fault
 
 LETTERS = {"verified": VERIFIED, "void": VOID, "inconclusive": UNDECIDED}
 
@@ -81,13 +83,19 @@ def _examine(
         raise _invalid("lease_digest is not that of the statement that the result was leased by")
     if verdicts.result_root != audited.root:
         raise _invalid("result_root is not that of the audited result")
-    lengths = [len(ids) for ids in Result.model_validate_json(document).samples]
+    result = Result.model_validate_json(document)
+    stacks = (result.stack, verdicts.stack)
+    if (fault := rule_fault(verdicts.rule, verdicts.profile, work.model, *stacks)) is not None:
+        raise _invalid(fault)
+    profile = chosen(work.model, *stacks)
+    lengths = [len(ids) for ids in result.samples]
     if len(verdicts.samples) != len(lengths):
         raise _invalid(f"the unit has {len(lengths)} samples, not {len(verdicts.samples)}")
     for place, (verdict, length) in enumerate(zip(verdicts.samples, lengths, strict=True)):
         if verdict.tokens != length:
             raise _invalid(f"samples[{place}].tokens must be {length}, not {verdict.tokens}")
-        if (contradiction := _contradiction(verdict)) is not None:
+        contradiction = _contradiction(verdict) or weighing_fault(verdict, profile)
+        if contradiction is not None:
             raise _invalid(f"samples[{place}] {contradiction}")
     root = verdict_root(work_keys(work), verdicts.samples)
     if root != verdicts.root:

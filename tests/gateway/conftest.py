@@ -57,6 +57,9 @@ from protocol.messages import (
 )
 from protocol.repository import ModelFacts
 from protocol.sampling import Sampling
+from scoring.profile import BINS
+from scoring.published import chosen
+from scoring.sample_rule import RULE
 
 Row = TypeVar("Row", bound=Table)
 
@@ -143,7 +146,7 @@ MODEL, REVISION, ARCHITECTURE = "org/model", "ab" * 20, "Qwen3ForCausalLM"
 VOCABULARY, END = 96, 95
 INPUT_FILE = "file-x"
 STACK = Stack(
-    engine="transformers", version="1", dtype="float32", head_dtype="float32", device="cpu"
+    engine="transformers", version="1", dtype="float32", head_dtype="float32", device="fake"
 )
 
 
@@ -355,8 +358,10 @@ class World:
                 outcome=vote,
                 reason=None if vote == "verified" else "as told",
                 tokens=len(ids),
-                mismatches=0,
-                largest_margin_micro=0,
+                mismatches=int(vote == "void"),
+                largest_margin_micro=5_000_000 if vote == "void" else 0,
+                position=0 if vote == "void" else None,
+                marks=[(0, 0, BINS - 1)] if vote == "void" else [],
             )
             for vote, ids in zip(votes, lease.result.samples, strict=True)
         ]
@@ -365,8 +370,8 @@ class World:
             "attempt": lease.attempt,
             "lease_digest": digest(audited_statement(lease)).hex(),
             "result_root": lease.result.root,
-            "rule": "told/1",
-            "profile": None,
+            "rule": RULE,
+            "profile": chosen(lease.work.model, lease.result.stack, STACK).digest,
             "stack": STACK,
             "samples": samples,
             "root": verdict_root(work_keys(lease.work), samples),

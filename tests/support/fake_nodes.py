@@ -38,11 +38,12 @@ from protocol.messages import (
     Verdicts,
     Work,
 )
+from scoring.published import chosen
+from scoring.sample_rule import RULE
 
 STACK = Stack(
     engine="transformers", version="0", dtype="float32", head_dtype="float32", device="fake"
 )
-RULE = "fake/1"
 POLL_SECONDS = 0.05
 
 Judge = Callable[[AuditLease], list[SampleVerdict]]
@@ -87,7 +88,7 @@ class FakeNodes:
             lease_digest=digest(audited_statement(lease)).hex(),
             result_root=lease.result.root,
             rule=RULE,
-            profile=None,
+            profile=chosen(lease.work.model, lease.result.stack, STACK).digest,
             stack=STACK,
             samples=samples,
             root=verdict_root(work_keys(lease.work), samples),
