@@ -11,6 +11,8 @@ from bittensor_core import Keypair
 from protocol import documents, merkle, messages
 from protocol.canonical import canonical_json
 from protocol.keys import verify_statement
+from scoring.published import chosen
+from scoring.weighing import rule_fault, weighing_fault
 
 DOCUMENT = (Path(__file__).parents[2] / "docs" / "wire.md").read_text(encoding="utf-8")
 BLOCKS = dict(re.findall(r"^```(?:json|text) ([^\n]+)\n(.*?)\n```$", DOCUMENT, re.M | re.S))
@@ -128,3 +130,11 @@ def test_marks_out_of_range_are_none(mark: list) -> None:
     shown = {**json.loads(BLOCKS["second verdict"]), "marks": [mark]}
     with pytest.raises(ValueError, match=r"marks\.0"):
         messages.SampleVerdict.model_validate_json(json.dumps(shown))
+
+
+def test_verdicts_are_by_the_rule_and_weigh_what_they_say() -> None:
+    stacks = (RESULT.stack, VERDICTS.stack)
+    model = LEASE.work.model
+    assert rule_fault(VERDICTS.rule, VERDICTS.profile, model, *stacks) is None
+    profile = chosen(model, *stacks)
+    assert [weighing_fault(one, profile) for one in VERDICTS.samples] == [None] * 3
