@@ -113,10 +113,11 @@ async def opened(
     settings.incoming.mkdir()
     keypair = load_or_create_hotkey(settings.hotkey)
     objects = open_objects(settings.objects_url)
-    catalog = Catalog()
+    intake = IntakePool(settings.intake_workers)
+    catalog = Catalog(read_in=intake.run)
     store = await Store.open(settings.database_url.get_secret_value(), objects)
     try:
-        async with IntakePool(settings.intake_workers) as intake:
+        async with intake:
             state = State(
                 settings=settings,
                 store=store,

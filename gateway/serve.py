@@ -15,6 +15,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from gateway.app import create_app
 from gateway.connections import MAX_HEADER_BYTES, BoundedProtocol, Connections, make_room
+from gateway.memory import give_back_freed
 from gateway.settings import GatewaySettings
 from protocol.chain.base import Chain, ChainError
 from protocol.chain.local import LocalChain
@@ -87,6 +88,7 @@ def serve(settings: GatewaySettings, chain: Chain | None = None) -> None:
 
 async def _serve(settings: GatewaySettings, chain: Chain) -> None:
     make_room()
+    give_back_freed()
     app = create_app(settings, chain=chain)
     server = make_server(app)
     loop = asyncio.get_running_loop()

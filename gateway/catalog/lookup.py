@@ -1,16 +1,18 @@
 """Looking a model up on the hub: its commit is pinned, its facts are read, its tokenizer fetched.
 
-The hub's client blocks, so it runs in a few threads of its own and for a bounded time. What is
-known of a commit never changes and is kept.
+The hub's client blocks, so it runs in a few threads of its own and for a bounded time. A
+repository's files are large and anybody's, so they are read elsewhere. What is known of a commit
+never changes and is kept.
 """
 
 import asyncio
-from collections.abc import Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import ParamSpec, TypeVar
+from typing import ParamSpec, Protocol, TypeVar
 
 from gateway.catalog.sizes import ModelSize
 from gateway.errors import GatewayError
@@ -23,6 +25,14 @@ T = TypeVar("T")
 _MAX_KEPT = 1_024
 _RETRY_SECONDS = 15
 _SHOWN = 80
+
+
+class Runner(Protocol):
+    """Runs a function where it blocks nobody; what it raises is raised here."""
+
+    def __call__(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Awaitable[T]:
+        """Return what the function returns."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -40,17 +50,20 @@ class Catalog:
     Args:
         cache_dir: where the hub's files are kept; None for the hub client's own cache.
         lookup_seconds: the longest that one request to the hub may take.
+        read_in: where the files of a repository are read, by default in the hub's threads.
     """
 
     def __init__(
         self,
         cache_dir: Path | None = None,
         lookup_seconds: float = 30.0,
+        read_in: Runner | None = None,
     ) -> None:
         self._cache_dir = cache_dir
         self._lookup_seconds = lookup_seconds
         self._threads = ThreadPoolExecutor(4, thread_name_prefix="hub")
         self._models: dict[tuple[str, str], Model] = {}
+        self._read_in = read_in or self._in_thread
 
     def close(self) -> None:
         """Give the threads up; lookups under way end by themselves."""
@@ -78,41 +91,53 @@ class Catalog:
         """
         known = self._models.get((name, commit))
         if known is None:
-            fetch = partial(_fetch, cache_dir=self._cache_dir)
-            known = await self._ask(fetch, name, commit, architectures)
+            known = await self._fetch(name, commit, architectures)
             if len(self._models) >= _MAX_KEPT:
                 self._models.pop(next(iter(self._models)))
             self._models[name, commit] = known
         _check_architecture(name, known.facts.architecture, architectures)
         return known
 
-    async def _ask(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        call = asyncio.get_running_loop().run_in_executor(
-            self._threads, partial(function, *args, **kwargs)
+    async def _fetch(self, name: str, commit: str, architectures: Collection[str]) -> Model:
+        cache_dir = self._cache_dir
+        download = partial(repository.download, weights=False, cache_dir=cache_dir)
+        folder = await self._ask(download, name, commit)
+        with _refusals():
+            # First: of another architecture nothing else needs to be as it is here.
+            architecture = await self._read_in(repository.read_architecture, folder)
+            _check_architecture(name, architecture, architectures)
+            facts = await self._read_in(repository.read_facts, folder, name, commit)
+            cache = await self._read_in(repository.read_cache_shape, folder, facts.element_bytes)
+        weigh = partial(repository.weight_bytes, cache_dir=cache_dir)
+        weight_bytes = await self._ask(weigh, name, commit)
+        size = ModelSize(
+            weight_bytes=weight_bytes,
+            parameters=weight_bytes // facts.element_bytes,
+            cache=cache,
         )
-        try:
-            async with asyncio.timeout(self._lookup_seconds):
-                return await call
-        except TimeoutError:
-            raise _unavailable() from None
-        except repository.RepositoryError as error:
-            raise _refusal(error) from None
+        return Model(facts, size, folder)
+
+    async def _ask(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        with _refusals():
+            try:
+                async with asyncio.timeout(self._lookup_seconds):
+                    return await self._in_thread(function, *args, **kwargs)
+            except TimeoutError:
+                raise _unavailable() from None
+
+    def _in_thread(
+        self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs
+    ) -> Awaitable[T]:
+        call = partial(function, *args, **kwargs)
+        return asyncio.get_running_loop().run_in_executor(self._threads, call)
 
 
-def _fetch(
-    name: str, commit: str, architectures: Collection[str], *, cache_dir: Path | None
-) -> Model:
-    folder = repository.download(name, commit, weights=False, cache_dir=cache_dir)
-    # First: of another architecture nothing else needs to be as it is here.
-    _check_architecture(name, repository.read_architecture(folder), architectures)
-    facts = repository.read_facts(folder, name, commit)
-    weight_bytes = repository.weight_bytes(name, commit, cache_dir=cache_dir)
-    size = ModelSize(
-        weight_bytes=weight_bytes,
-        parameters=weight_bytes // facts.element_bytes,
-        cache=repository.read_cache_shape(folder, facts.element_bytes),
-    )
-    return Model(facts, size, folder)
+@contextmanager
+def _refusals() -> Iterator[None]:
+    try:
+        yield
+    except repository.RepositoryError as error:
+        raise _refusal(error) from None
 
 
 def _check_architecture(model: str, architecture: str, supported: Collection[str]) -> None:

@@ -68,7 +68,7 @@ class IntakePool:
         Raises:
             GatewayError: 503 ``batch_unavailable``.
         """
-        return await self._run(first_model, path)
+        return await self.run(first_model, path)
 
     async def intake(self, job: IntakeJob) -> Intake:
         """Read a file.
@@ -77,7 +77,7 @@ class IntakePool:
             GatewayError: the file is refused; or 503 ``batch_unavailable``: no worker is free,
                 reading takes too long, or the worker died.
         """
-        return accepted(await self._run(run_intake, job))
+        return accepted(await self.run(run_intake, job))
 
     async def split_requests(self, body: Path, items: Path) -> SplitBody:
         """Take the requests out of a create body; see ``inline.split_requests``.
@@ -85,21 +85,26 @@ class IntakePool:
         Raises:
             GatewayError: the body is refused; or 503 ``batch_unavailable``.
         """
-        return accepted(await self._run(split_requests, body, items))
+        return accepted(await self.run(split_requests, body, items))
 
-    async def _run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run a function of a module in a worker process.
+
+        Raises:
+            GatewayError: 503 ``batch_unavailable``.
+        """
         try:
             async with asyncio.timeout(self._wait_seconds):
                 worker = await self._idle.get()
         except TimeoutError:
-            raise _unavailable("Too many input files are being read") from None
+            raise _unavailable("Too much is being read") from None
         try:
             async with asyncio.timeout(self._job_seconds):
                 return await worker.run(function, *args, **kwargs)
         except TimeoutError:
-            raise _unavailable("Reading the input file took too long") from None
+            raise _unavailable("Reading took too long") from None
         except BrokenProcessPool:
-            raise _unavailable("Reading the input file was interrupted") from None
+            raise _unavailable("Reading was interrupted") from None
         finally:
             self._idle.put_nowait(worker)
 

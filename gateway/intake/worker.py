@@ -9,6 +9,7 @@ from pathlib import Path
 
 from gateway.intake.lines import read_lines
 from gateway.intake.reading import read_leniently
+from gateway.memory import give_back_freed
 
 MAX_MEMORY_BYTES = 3 * 1024**3
 
@@ -18,6 +19,7 @@ def prepare() -> None:
 
     Ctrl-C reaches the whole process group; the gateway alone decides what to do about it.
     """
+    give_back_freed()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     _, hard = resource.getrlimit(resource.RLIMIT_DATA)
     if hard == resource.RLIM_INFINITY or hard > MAX_MEMORY_BYTES:

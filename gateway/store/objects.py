@@ -16,6 +16,8 @@ from obstore.store import LocalStore, S3Store
 from uuid_utils.compat import uuid7
 
 CHUNK = 8 * 1024 * 1024
+# Of a file that is copied to the local disk.
+LOCAL_CHUNK = 1024 * 1024
 # Bounds the memory that sending a file takes.
 PARTS_AT_ONCE = 2
 DRAFTS = "drafts"
@@ -122,7 +124,7 @@ class LocalObjects(Objects):
         """Create an object (see ``Objects.put``)."""
         draft = f"{DRAFTS}/{uuid7()}"
         await obstore.put_async(
-            self._store, draft, content, chunk_size=CHUNK, max_concurrency=PARTS_AT_ONCE
+            self._store, draft, content, chunk_size=LOCAL_CHUNK, max_concurrency=PARTS_AT_ONCE
         )
         try:
             await asyncio.to_thread(_sync, self._root / draft)

@@ -49,7 +49,7 @@ async def test_a_refused_file_is_the_customers_error(pool: IntakePool, job: Inta
 async def test_a_worker_that_dies_is_replaced(pool: IntakePool, job: IntakeJob) -> None:
     job.input_path.write_bytes(CHAT)
     with pytest.raises(GatewayError) as refusal:
-        await pool._run(os.kill, await pool._run(process_id), signal.SIGKILL)
+        await pool.run(os.kill, await pool.run(process_id), signal.SIGKILL)
     assert (refusal.value.status, refusal.value.code) == (503, "batch_unavailable")
     assert refusal.value.retry_after is not None
     assert (await pool.intake(job)).usable_lines == 1
@@ -58,17 +58,17 @@ async def test_a_worker_that_dies_is_replaced(pool: IntakePool, job: IntakeJob) 
 async def test_a_worker_that_hangs_is_stopped(job: IntakeJob) -> None:
     job.input_path.write_bytes(CHAT)
     async with IntakePool(workers=1, job_seconds=5) as pool:
-        hung = await pool._run(process_id)
+        hung = await pool.run(process_id)
         with pytest.raises(GatewayError) as refusal:
-            await pool._run(time.sleep, 600)
+            await pool.run(time.sleep, 600)
         assert refusal.value.code == "batch_unavailable"
         await _gone(hung)
 
 
 async def test_a_cancelled_reader_frees_its_worker(pool: IntakePool, job: IntakeJob) -> None:
     job.input_path.write_bytes(CHAT)
-    busy = await pool._run(process_id)
-    task = asyncio.create_task(pool._run(time.sleep, 600))
+    busy = await pool.run(process_id)
+    task = asyncio.create_task(pool.run(time.sleep, 600))
     await asyncio.sleep(0.1)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -79,7 +79,7 @@ async def test_a_cancelled_reader_frees_its_worker(pool: IntakePool, job: Intake
 
 async def test_a_busy_pool_says_so(job: IntakeJob) -> None:
     async with IntakePool(workers=1, wait_seconds=0.1) as pool:
-        task = asyncio.create_task(pool._run(time.sleep, 600))
+        task = asyncio.create_task(pool.run(time.sleep, 600))
         await asyncio.sleep(0)
         with pytest.raises(GatewayError) as refusal:
             await pool.first_model(job.input_path)
@@ -90,7 +90,7 @@ async def test_a_busy_pool_says_so(job: IntakeJob) -> None:
 async def test_a_missing_file_is_an_error_of_ours(pool: IntakePool, job: IntakeJob) -> None:
     with pytest.raises(FileNotFoundError):
         await pool.intake(replace(job, input_path=Path("/nonexistent")))
-    assert await pool._run(process_id)
+    assert await pool.run(process_id)
 
 
 async def test_workers_end_with_a_killed_parent() -> None:
@@ -101,7 +101,7 @@ async def test_workers_end_with_a_killed_parent() -> None:
         "async def main():\n"
         "    pool = IntakePool(workers=1)\n"
         "    await pool.start()\n"
-        "    print(await pool._run(process_id), flush=True)\n"
+        "    print(await pool.run(process_id), flush=True)\n"
         "    os.kill(os.getpid(), signal.SIGKILL)\n"
         "if __name__ == '__main__':\n"
         "    asyncio.run(main())\n"
@@ -116,7 +116,7 @@ async def test_workers_end_with_a_killed_parent() -> None:
 async def test_a_worker_never_imports_torch(pool: IntakePool, job: IntakeJob) -> None:
     job.input_path.write_bytes(CHAT)
     await pool.intake(job)
-    loaded = await pool._run(eval, "sorted(__import__('sys').modules)")
+    loaded = await pool.run(eval, "sorted(__import__('sys').modules)")
     assert "tokenizers" in loaded
     assert not {"torch", "transformers", "numba", "vllm"} & set(loaded)
 
@@ -144,7 +144,7 @@ async def _peak_memory(pool: IntakePool) -> int:
 
     Read from /proc, since ``ru_maxrss`` counts what the parent held before the worker began.
     """
-    status = await pool._run(Path.read_text, Path("/proc/self/status"))
+    status = await pool.run(Path.read_text, Path("/proc/self/status"))
     return int(re.search(r"VmHWM:\s+(\d+) kB", status).group(1))
 
 
