@@ -4,20 +4,24 @@ import asyncio
 import signal
 import time
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from typing import Any
 
 import structlog
 from bittensor_core import Keypair
 
+from miner.ahead import is_near_end
 from miner.declared import declared_stack
 from miner.engines.base import EngineCrashed, EngineError
+from miner.held import HeldLease
 from miner.holder import PASSING_SECONDS, Holder
+from miner.kept import KeptLeases
 from miner.placement import choose
 from miner.settings import MinerSettings
-from miner.unit import UnitRun
+from miner.unit import Outcome, UnitRun, offer
 from protocol.client import GatewayRefused, GatewayUnavailable, NodeClient
 from protocol.keys import load_or_create_hotkey
-from protocol.messages import Announcement, Lease, LeaseRequest
+from protocol.messages import Announcement, LeaseRequest, LoadedModel
 
 ANNOUNCE_SECONDS = 60.0
 # Pause after the gateway could not be reached, and after it turned this miner away.
@@ -26,7 +30,7 @@ TURNED_AWAY_SECONDS = 15.0
 # A unit that this engine refused is left to others for this long.
 REFUSED_SECONDS = 60.0
 # No wait and no further try mends these.
-FATAL_CODES = frozenset({"wire_version"})
+FATAL_CODES = frozenset({"wire_version", "wrong_gateway"})
 
 log = structlog.get_logger()
 
@@ -36,6 +40,7 @@ class MinerNode:
 
     Args:
         clock: seconds that only grow.
+        now: seconds since the epoch.
     """
 
     def __init__(
@@ -44,6 +49,7 @@ class MinerNode:
         client: NodeClient,
         keypair: Keypair,
         clock: Callable[[], float] = time.monotonic,
+        now: Callable[[], float] = time.time,
     ) -> None:
         self._settings = settings
         self._client = client
@@ -56,6 +62,11 @@ class MinerNode:
         self._last_announcement: Announcement | None = None
         self._last_refusal = ""
         self._idle_since = clock()
+        self._kept = KeptLeases(settings.leases_folder)
+        self._kept.prune(now())
+        self._left = self._kept.left()
+        self._ahead: asyncio.Task[HeldLease | None] | None = None
+        self._mean_tokens: float | None = None
 
     @property
     def stopping(self) -> bool:
@@ -70,12 +81,13 @@ class MinerNode:
         """Announce and work until stopped.
 
         Raises:
-            GatewayRefused: the gateway speaks another version of the protocol.
+            GatewayRefused: the gateway speaks another version of the protocol, or is another one.
         """
         announcing = asyncio.create_task(self._announce_again())
         try:
             while not self._stopping.is_set():
                 await self._patiently()
+            await self._drop_ahead()
             await self._holder.close()
         finally:
             announcing.cancel()
@@ -103,12 +115,11 @@ class MinerNode:
         held = self._holder
         if not self._announced:
             await self._announce()
+        if self._left:
+            await self._resume()
+            return True
         if held.loaded is not None:
-            lease = await self._client.lease_generation(
-                LeaseRequest(
-                    role="miner", loaded=held.loaded, max_samples=self._settings.max_samples
-                )
-            )
+            lease = await self._fetched()
             if lease is not None:
                 await self._serve(lease)
                 self._idle_since = self._clock()
@@ -123,12 +134,95 @@ class MinerNode:
         )
         if wanted is None or wanted == held.loaded:
             return False
-        loaded = await self._interruptible(held.hold(wanted))
+        return await self._load(wanted)
+
+    async def _load(self, wanted: LoadedModel) -> bool:
+        loaded = await self._interruptible(self._holder.hold(wanted))
+        self._mean_tokens = None
         self._idle_since = self._clock()
         await self._announce()
         return loaded
 
-    async def _serve(self, lease: Lease) -> None:
+    async def _resume(self) -> None:
+        """Take up one lease of an earlier run: offer its result, or generate it if it still lives.
+
+        The draw gives the same tokens again.
+        """
+        lease, result = self._left[0]
+        if result is not None:
+            log.info("offering the result of an earlier run", unit=result.unit_id)
+            stopping = self._stopping.is_set
+            taken = await offer(self._client, lease.lease_id, result, stopping, self._clock)
+            if taken is not None:
+                await asyncio.to_thread(self._kept.end, lease.lease_id)
+            self._left.pop(0)
+            return
+        held = HeldLease(self._client, lease)
+        await held.beat()
+        self._left.pop(0)
+        if held.lost.is_set():
+            await asyncio.to_thread(self._kept.end, lease.lease_id)
+            return
+        held.start()
+        wanted = LoadedModel(model=lease.work.model, revision=lease.work.revision)
+        if await self._load(wanted):
+            await self._serve(held)
+        else:
+            await self._give_back(held)
+
+    async def _fetched(self) -> HeldLease | None:
+        """Return the lease that was fetched ahead, or ask for one."""
+        ahead, self._ahead = self._ahead, None
+        held = None if ahead is None else await ahead
+        if held is None:
+            return await self._fetch()
+        if held.lost.is_set():
+            await held.close()
+            await asyncio.to_thread(self._kept.end, held.lease.lease_id)
+            return await self._fetch()
+        return held
+
+    async def _fetch(self) -> HeldLease | None:
+        loaded = self._holder.loaded
+        if loaded is None:
+            return None
+        lease = await self._client.lease_generation(
+            LeaseRequest(role="miner", loaded=loaded, max_samples=self._settings.max_samples)
+        )
+        if lease is None:
+            return None
+        await asyncio.to_thread(self._kept.keep, lease)
+        held = HeldLease(self._client, lease)
+        held.start()
+        return held
+
+    async def _fetch_ahead(self, current: HeldLease, done: asyncio.Event) -> HeldLease | None:
+        """Fetch the next lease once the current unit is near its end, if that comes."""
+        work = current.lease.work
+        while not done.is_set() and not self._stopping.is_set():
+            if is_near_end(
+                current.tokens, len(work.samples), work.sampling.max_tokens, self._mean_tokens
+            ):
+                try:
+                    return await self._fetch()
+                except (GatewayUnavailable, GatewayRefused):
+                    # The work loop meets the same answer and deals with it.
+                    return None
+            with suppress(TimeoutError):
+                await asyncio.wait_for(done.wait(), self._settings.poll_seconds)
+        return None
+
+    async def _drop_ahead(self) -> None:
+        ahead, self._ahead = self._ahead, None
+        held = None if ahead is None else await ahead
+        if held is not None:
+            await self._give_back(held)
+
+    async def _give_back(self, held: HeldLease) -> None:
+        await held.release()
+        await asyncio.to_thread(self._kept.end, held.lease.lease_id)
+
+    async def _serve(self, held: HeldLease) -> None:
         engine, loaded = self._holder.engine, self._holder.loaded
         if engine is None or loaded is None:
             raise RuntimeError("a unit was leased without an engine")
@@ -136,21 +230,32 @@ class MinerNode:
             self._client,
             self._keypair,
             engine,
-            lease,
+            held,
+            self._kept,
             self._stopping,
             self._settings.stop_seconds,
             self._clock,
         )
+        done = asyncio.Event()
+        self._ahead = asyncio.create_task(self._fetch_ahead(held, done))
         try:
-            await run.run()
+            if await run.run() is Outcome.SUBMITTED:
+                self._mean_tokens = held.tokens / len(held.lease.work.samples)
         except EngineCrashed as error:
             log.error("engine crashed", reason=str(error))
             self._holder.avoid(loaded, PASSING_SECONDS)
+            done.set()
+            await self._drop_ahead()
             await self._holder.kill()
         except EngineError as error:
-            log.error("unit refused", unit=lease.work.unit_id, reason=str(error))
+            log.error("unit refused", unit=held.lease.work.unit_id, reason=str(error))
             self._holder.avoid(loaded, REFUSED_SECONDS)
+            done.set()
+            await self._drop_ahead()
             await self._holder.close()
+        finally:
+            done.set()
+            await held.close()
 
     async def _turned_away(self, error: GatewayRefused) -> None:
         """Announce again where the gateway does not know this miner (any more), else wait."""
@@ -211,7 +316,7 @@ def run_miner(settings: MinerSettings) -> None:
     Raises:
         HotkeyError: the hotkey file cannot be used.
         EngineError: the engine is not installed.
-        GatewayRefused: the gateway speaks another version of the protocol.
+        GatewayRefused: the gateway speaks another version of the protocol, or has another hotkey.
     """
     keypair = load_or_create_hotkey(settings.hotkey)
     asyncio.run(_run(settings, keypair))

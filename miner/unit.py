@@ -11,6 +11,8 @@ from bittensor_core import Keypair
 
 from miner.engines.base import EngineError, GenerationCancelled
 from miner.engines.process import EngineProcess
+from miner.held import HeldLease
+from miner.kept import KeptLeases
 from protocol.client import GatewayRefused, GatewayUnavailable, NodeClient
 from protocol.documents import (
     digest,
@@ -39,9 +41,11 @@ class Outcome(Enum):
 
 
 class UnitRun:
-    """Generates, signs and submits one lease while a heartbeat keeps it.
+    """Generates, signs and submits one lease that heartbeats keep meanwhile.
 
     Args:
+        held: the lease, whose heartbeats have started.
+        kept: where its result is written down before it is posted.
         stopping: set when the miner is told to stop.
         stop_seconds: grace that generation and submission get after that.
         clock: seconds that only grow.
@@ -52,7 +56,8 @@ class UnitRun:
         client: NodeClient,
         keypair: Keypair,
         engine: EngineProcess,
-        lease: Lease,
+        held: HeldLease,
+        kept: KeptLeases,
         stopping: asyncio.Event,
         stop_seconds: float,
         clock: Callable[[], float],
@@ -60,12 +65,12 @@ class UnitRun:
         self._client = client
         self._keypair = keypair
         self._engine = engine
-        self._lease = lease
+        self._held = held
+        self._lease = held.lease
+        self._kept = kept
         self._stopping = stopping
         self._stop_seconds = stop_seconds
         self._clock = clock
-        self._tokens = 0
-        self._lost = False
         self._cut_off = False
 
     async def run(self) -> Outcome:
@@ -85,7 +90,7 @@ class UnitRun:
             max_tokens=work.sampling.max_tokens,
             attempt=self._lease.attempt,
         )
-        async with _beside(self._keep_alive(), self._stop_in_time()):
+        async with _beside(self._stop_when_lost(), self._stop_in_time()):
             try:
                 samples = await self._generate()
             except GenerationCancelled:
@@ -93,60 +98,39 @@ class UnitRun:
             except EngineError:
                 await self._release()
                 raise
-            return await self._submit(self._signed(samples))
+            result = signed_result(self._keypair, self._lease, self._engine.stack, samples)
+            await asyncio.to_thread(self._kept.keep_result, self._lease.lease_id, result)
+            return await self._submit(result)
 
     async def _generate(self) -> list[list[int]]:
         started = self._clock()
         samples = await self._engine.generate(self._lease.work, self._note_tokens)
-        self._tokens = sum(map(len, samples))
+        self._held.tokens = sum(map(len, samples))
         seconds = self._clock() - started
         log.info(
             "generated",
             unit=self._lease.work.unit_id,
-            tokens=self._tokens,
+            tokens=self._held.tokens,
             seconds=round(seconds, 1),
-            tokens_per_second=round(self._tokens / max(seconds, 1e-3)),
+            tokens_per_second=round(self._held.tokens / max(seconds, 1e-3)),
         )
         return samples
 
     def _note_tokens(self, tokens: int) -> None:
-        self._tokens = tokens
-
-    def _signed(self, samples: list[list[int]]) -> Result:
-        return signed_result(self._keypair, self._lease, self._engine.stack, samples)
+        self._held.tokens = tokens
 
     async def _submit(self, result: Result) -> Outcome:
-        """Offer the same bytes until the gateway has answered for good."""
-        unit, give_up_at = result.unit_id, self._clock() + OFFER_SECONDS
-        while True:
-            try:
-                receipt = await self._client.submit_result(self._lease.lease_id, result)
-            except GatewayRefused as error:
-                log.warning("result refused", unit=unit, code=error.code, reason=error.message)
-                return Outcome.DROPPED
-            except GatewayUnavailable as error:
-                if self._cut_off or self._clock() > give_up_at:
-                    log.warning("result given up", unit=unit, reason=str(error))
-                    return Outcome.DROPPED
-                log.warning("gateway away, result kept", unit=unit, reason=str(error))
-                await asyncio.sleep(OFFER_PAUSE_SECONDS)
-            else:
-                log.info("submitted", unit=unit, tokens=self._tokens, detail=receipt.detail)
-                return Outcome.SUBMITTED
+        taken = await offer(
+            self._client, self._lease.lease_id, result, lambda: self._cut_off, self._clock
+        )
+        if taken is None:
+            # Kept, and offered again after a restart.
+            return Outcome.DROPPED
+        await asyncio.to_thread(self._kept.end, self._lease.lease_id)
+        return Outcome.SUBMITTED if taken else Outcome.DROPPED
 
-    async def _keep_alive(self) -> None:
-        """Renew the lease until it is over; then make the engine stop."""
-        while not self._lost:
-            await asyncio.sleep(self._lease.heartbeat_seconds)
-            try:
-                answer = await self._client.heartbeat(self._lease.lease_id, self._tokens)
-            except GatewayUnavailable as error:
-                log.warning("heartbeat unanswered", reason=str(error))
-            except GatewayRefused as error:
-                log.warning("lease over", unit=self._lease.work.unit_id, reason=error.message)
-                self._lost = True
-            else:
-                self._lost = answer.stop
+    async def _stop_when_lost(self) -> None:
+        await self._held.lost.wait()
         await self._engine.cancel()
 
     async def _stop_in_time(self) -> None:
@@ -158,20 +142,46 @@ class UnitRun:
         await self._engine.cancel()
 
     async def _give_up(self) -> Outcome:
-        if self._lost:
+        if self._held.lost.is_set():
             log.info("unit dropped: its lease is over", unit=self._lease.work.unit_id)
+            await asyncio.to_thread(self._kept.end, self._lease.lease_id)
             return Outcome.DROPPED
         await self._release()
         return Outcome.RELEASED
 
     async def _release(self) -> None:
+        await self._held.release()
+        await asyncio.to_thread(self._kept.end, self._lease.lease_id)
+
+
+async def offer(
+    client: NodeClient,
+    lease_id: str,
+    result: Result,
+    is_cut_off: Callable[[], bool],
+    clock: Callable[[], float],
+) -> bool | None:
+    """Offer the same bytes until the gateway has answered for good.
+
+    Returns:
+        whether it took the result; None where it did not answer for too long.
+    """
+    unit, give_up_at = result.unit_id, clock() + OFFER_SECONDS
+    while True:
         try:
-            await self._client.release(self._lease.lease_id)
-        except (GatewayRefused, GatewayUnavailable) as error:
-            # The lease then runs out by itself.
-            log.warning("release failed", unit=self._lease.work.unit_id, reason=str(error))
+            receipt = await client.submit_result(lease_id, result)
+        except GatewayRefused as error:
+            log.warning("result refused", unit=unit, code=error.code, reason=error.message)
+            return False
+        except GatewayUnavailable as error:
+            if is_cut_off() or clock() > give_up_at:
+                log.warning("result kept for the next start", unit=unit, reason=str(error))
+                return None
+            log.warning("gateway away, result kept", unit=unit, reason=str(error))
+            await asyncio.sleep(OFFER_PAUSE_SECONDS)
         else:
-            log.info("lease released", unit=self._lease.work.unit_id)
+            log.info("submitted", unit=unit, detail=receipt.detail)
+            return True
 
 
 def signed_result(keypair: Keypair, lease: Lease, stack: Stack, samples: list[list[int]]) -> Result:

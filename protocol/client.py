@@ -33,6 +33,8 @@ MAX_ANSWER_BYTES = 256 * 1024 * 1024
 READ_TIMEOUT_SECONDS = 60.0
 CONNECT_TIMEOUT_SECONDS = 10.0
 RETRIED_STATUSES = frozenset({408, 425, 429, 500, 502, 503, 504})
+# A gateway that asks for more patience than this is not waited for within one call.
+MAX_RETRY_AFTER_SECONDS = 60.0
 
 M = TypeVar("M", bound=Message)
 
@@ -48,7 +50,14 @@ class GatewayRefused(Exception):
 
 
 class GatewayUnavailable(Exception):
-    """The gateway cannot be reached or asks for patience; the same request may pass later."""
+    """The gateway cannot be reached or asks for patience; the same request may pass later.
+
+    ``retry_after`` are the seconds that it asked for, None where it named none.
+    """
+
+    def __init__(self, message: str, retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
 
 
 class NodeClient:
@@ -57,7 +66,7 @@ class NodeClient:
     Args:
         base_url: the gateway's origin, such as ``https://gateway.example``.
         keypair: the node's hotkey.
-        gateway_hotkey: the hotkey the gateway must sign with; None takes the one it announces.
+        gateway_hotkey: the hotkey that the gateway must have; None takes the one it announces.
         attempts: tries of one call before ``GatewayUnavailable`` is raised, at least 1.
     """
 
@@ -71,7 +80,8 @@ class NodeClient:
     ) -> None:
         self._base_url = base_url.rstrip("/")
         self._keypair = keypair
-        self._gateway_hotkey = gateway_hotkey
+        self._wanted_hotkey = gateway_hotkey
+        self._gateway_hotkey: str | None = None
         self._attempts = attempts
         self._session: aiohttp.ClientSession | None = None
 
@@ -180,12 +190,19 @@ class NodeClient:
                     f"the gateway speaks wire version {identity.wire_version}, this node "
                     f"{WIRE_VERSION}: update the older of the two",
                 )
+            if self._wanted_hotkey not in (None, identity.hotkey):
+                raise GatewayRefused(
+                    502,
+                    "wrong_gateway",
+                    f"the gateway at {self._base_url} is {identity.hotkey}, not "
+                    f"{self._wanted_hotkey}: correct its address or its hotkey",
+                )
             self._gateway_hotkey = identity.hotkey
         return self._gateway_hotkey
 
     async def _retried(self, method: str, path: str, body: bytes, *, signed: bool = True) -> bytes:
         retries = stamina.retry_context(
-            on=GatewayUnavailable, attempts=self._attempts, timeout=None, wait_max=10.0
+            on=patience, attempts=self._attempts, timeout=None, wait_max=10.0
         )
         async for attempt in retries:
             with attempt:
@@ -212,13 +229,28 @@ class NodeClient:
             ) as response:
                 content = await _read_bounded(response)
                 status = response.status
+                retry_after = _seconds(response.headers.get("Retry-After", ""))
         except (TimeoutError, aiohttp.ClientError) as error:
             raise GatewayUnavailable(f"{self._base_url}: {error or 'timed out'}") from error
         if status in RETRIED_STATUSES:
-            raise GatewayUnavailable(f"{method} {path} answered {status}")
+            raise GatewayUnavailable(f"{method} {path} answered {status}", retry_after)
         if status >= 300:
             raise _refusal(status, content)
         return content
+
+
+def patience(error: Exception) -> bool | float:
+    """Say whether a failed try is repeated, or after how many seconds where the gateway said so."""
+    if not isinstance(error, GatewayUnavailable):
+        return False
+    return True if error.retry_after is None else error.retry_after
+
+
+def _seconds(retry_after: str) -> float | None:
+    """Return the seconds of a ``Retry-After`` header, bounded; None where it holds no number."""
+    if not (retry_after.isascii() and retry_after.isdecimal()):
+        return None
+    return min(float(retry_after), MAX_RETRY_AFTER_SECONDS)
 
 
 async def _read_bounded(response: aiohttp.ClientResponse) -> bytes:

@@ -22,6 +22,8 @@ from validator.settings import ValidatorSettings
 ANNOUNCE_SECONDS = 60.0
 # A model that could not be loaded is not tried again for this long.
 REFUSED_SECONDS = 600.0
+# No wait and no further try mends these.
+FATAL_CODES = frozenset({"wire_version", "wrong_gateway"})
 
 log = structlog.get_logger(__name__)
 
@@ -31,7 +33,7 @@ def run_validator(settings: ValidatorSettings) -> None:
 
     Raises:
         HotkeyError: the hotkey file cannot be used.
-        GatewayRefused: the gateway speaks another version of the protocol.
+        GatewayRefused: the gateway speaks another version of the protocol, or has another hotkey.
     """
     keypair = load_or_create_hotkey(settings.hotkey)
     asyncio.run(_run(settings, keypair))
@@ -93,6 +95,8 @@ class Validator:
             log.warning("the gateway does not answer", reason=str(error))
             await asyncio.sleep(RETRY_SECONDS)
         except GatewayRefused as error:
+            if error.code in FATAL_CODES:
+                raise
             log.warning("the gateway refused", code=error.code, reason=error.message)
             await asyncio.sleep(RETRY_SECONDS)
         await asyncio.sleep(self._settings.idle_seconds)

@@ -242,6 +242,79 @@ async def test_a_model_that_is_not_on_the_hub_is_avoided(gateway, miner, unit, t
     assert [result.unit_id for result in fake.results] == [unit(2).unit_id]
 
 
+async def test_a_finished_result_is_offered_after_a_restart(gateway, miner, unit, tmp_path):
+    fake, url = gateway
+    fake.units = [unit()]
+    refused: list[str] = []
+
+    def refuse(path: str) -> web.Response | None:
+        if not path.endswith("result"):
+            return None
+        refused.append(path)
+        return web.Response(status=503)
+
+    fake.refuse = refuse
+    async with running(url, miner, tmp_path):
+        await fake.until(lambda: bool(refused))
+    folder = tmp_path / "miner.leases"
+    assert {path.name.split(".")[1] for path in folder.iterdir()} == {"lease", "result"}
+    fake.refuse = lambda path: None
+    async with running(url, miner, tmp_path):
+        await fake.until(lambda: bool(fake.results))
+    (result,) = fake.results
+    assert verify_statement(miner.ss58_address, statement_of_result(result), result.signature)
+    assert fake.released == []
+    assert {path.name.split(".")[1] for path in folder.iterdir()} == {"over"}
+
+
+async def test_a_killed_miner_takes_its_unit_up_again(gateway, unit, tmp_path):
+    fake, url = gateway
+    fake.units = [unit(max_tokens=200)]
+    async with process(url, tmp_path) as started:
+        await fake.until(lambda: any(tokens > 0 for tokens in fake.heartbeats))
+        started.kill()
+        await started.wait()
+    assert fake.results == []
+    async with process(url, tmp_path):
+        await fake.until(lambda: bool(fake.results))
+    assert len(fake.leased) == 1
+    assert fake.released == []
+
+
+async def test_a_lease_that_ended_meanwhile_is_dropped(gateway, unit, tmp_path):
+    fake, url = gateway
+    fake.units = [unit(1, max_tokens=200)]
+    async with process(url, tmp_path) as started:
+        await fake.until(lambda: any(tokens > 0 for tokens in fake.heartbeats))
+        started.kill()
+        await started.wait()
+    fake.stopped, fake.units = set(fake.leased), [unit(2)]
+    async with process(url, tmp_path):
+        await fake.until(lambda: bool(fake.results))
+    assert [result.unit_id for result in fake.results] == [unit(2).unit_id]
+
+
+async def test_the_next_lease_is_there_before_a_unit_ends(gateway, miner, unit, tmp_path):
+    fake, url = gateway
+    fake.units = [unit(1, max_tokens=200), unit(2), unit(3)]
+    async with running(url, miner, tmp_path):
+        await fake.until(lambda: len(fake.leased) == 2)
+        assert fake.results == []
+        await fake.until(lambda: len(fake.results) == 3)
+    assert [result.unit_id for result in fake.results] == [unit(n).unit_id for n in (1, 2, 3)]
+    assert fake.released == []
+
+
+async def test_a_lease_fetched_ahead_is_given_back_at_the_end(gateway, miner, unit, tmp_path):
+    fake, url = gateway
+    fake.units = [unit(1, max_tokens=200), unit(2)]
+    async with running(url, miner, tmp_path):
+        await fake.until(lambda: len(fake.leased) == 2)
+    _, second = fake.leased
+    assert second in fake.released
+    assert len(fake.results) + len(fake.released) == 2
+
+
 @asynccontextmanager
 async def process(
     url: str, tmp_path: Path, **more: str

@@ -10,7 +10,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 from bittensor_core import Keypair
 
-from protocol.client import GatewayRefused, GatewayUnavailable, NodeClient
+from protocol.client import GatewayRefused, GatewayUnavailable, NodeClient, patience
 from protocol.documents import lease_statement
 from protocol.http_auth import AuthError, InMemoryNonceStore, verify_request
 from protocol.keys import load_or_create_hotkey, sign_statement
@@ -59,11 +59,16 @@ class FakeGateway:
         self.answers: list[web.Response] = []
         self.refused: list[str] = []
         self.calls = 0
+        self.wire_version = WIRE_VERSION
         self._nonces = InMemoryNonceStore()
 
     async def handle(self, request: web.Request) -> web.Response:
         if request.path == "/nodes/v1/gateway":
-            identity = {"hotkey": self.key.ss58_address, "wire_version": WIRE_VERSION, "time": 0.0}
+            identity = {
+                "hotkey": self.key.ss58_address,
+                "wire_version": self.wire_version,
+                "time": 0.0,
+            }
             return web.json_response(identity)
         self.calls += 1
         try:
@@ -302,11 +307,45 @@ async def test_an_unreachable_gateway_is_unavailable(miner: Keypair) -> None:
     stamina.set_testing(False)
 
 
-async def test_a_request_for_another_gateway_is_refused(
+async def test_a_gateway_of_another_hotkey_is_refused(
     gateway: tuple[FakeGateway, str], miner: Keypair
 ) -> None:
     fake, url = gateway
     async with NodeClient(url, miner, gateway_hotkey=miner.ss58_address) as client:
-        with pytest.raises(GatewayRefused, match="401"):
+        with pytest.raises(GatewayRefused, match=f"wrong_gateway.*is {fake.key.ss58_address}"):
             await client.demand()
-    assert "different receiving hotkey" in fake.refused[0]
+    # Nothing was signed for it.
+    assert fake.calls == 0
+    fake.answers = [web.Response(status=204)]
+    async with NodeClient(url, miner, gateway_hotkey=fake.key.ss58_address) as client:
+        assert await client.lease_generation(REQUEST) is None
+
+
+@pytest.mark.parametrize("configured", [False, True])
+async def test_a_gateway_of_another_version_is_refused(
+    gateway: tuple[FakeGateway, str], miner: Keypair, configured: bool
+) -> None:
+    fake, url = gateway
+    fake.wire_version += 1
+    hotkey = fake.key.ss58_address if configured else None
+    async with NodeClient(url, miner, gateway_hotkey=hotkey) as client:
+        with pytest.raises(GatewayRefused, match="wire_version: the gateway speaks"):
+            await client.demand()
+    assert fake.calls == 0
+
+
+@pytest.mark.parametrize(
+    ("header", "seconds"),
+    [("7", 7.0), ("3600", 60.0), ("0", 0.0), ("soon", None), ("-5", None), ("1.5", None)],
+)
+async def test_the_gateways_patience_is_heard(
+    gateway: tuple[FakeGateway, str], miner: Keypair, header: str, seconds: float | None
+) -> None:
+    fake, url = gateway
+    fake.answers = [web.Response(status=429, headers={"Retry-After": header}) for _ in range(3)]
+    async with NodeClient(url, miner) as client:
+        with pytest.raises(GatewayUnavailable) as away:
+            await client.demand()
+    assert away.value.retry_after == seconds
+    assert patience(away.value) == (True if seconds is None else seconds)
+    assert patience(ValueError()) is False

@@ -1,0 +1,88 @@
+"""Leases and results on disk, until the gateway has taken them: what a restart must not lose.
+
+A lease whose unit is over is kept on for a while: it is the gateway's signed commitment to the
+terms, and the miner's own copy of it.
+"""
+
+import os
+import tempfile
+from pathlib import Path
+from typing import TypeVar
+
+import structlog
+from pydantic import ValidationError
+
+from protocol.messages import Lease, Message, Result
+
+# How long leases are kept whose unit is over.
+KEEP_SECONDS = 7 * 24 * 3_600.0
+
+M = TypeVar("M", bound=Message)
+
+log = structlog.get_logger()
+
+
+class KeptLeases:
+    """One folder with a file for each lease and each result; blocking.
+
+    Args:
+        folder: made where there is none.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self._folder = folder
+
+    def keep(self, lease: Lease) -> None:
+        """Write a lease down before anything is done for it."""
+        self._write(self._path(lease.lease_id, "lease"), lease)
+
+    def keep_result(self, lease_id: str, result: Result) -> None:
+        """Write a signed result down before it is posted."""
+        self._write(self._path(lease_id, "result"), result)
+
+    def end(self, lease_id: str) -> None:
+        """Note that a lease is over: answered, given back, or lost."""
+        self._path(lease_id, "result").unlink(missing_ok=True)
+        lease = self._path(lease_id, "lease")
+        if lease.exists():
+            lease.replace(self._path(lease_id, "over"))
+
+    def left(self) -> list[tuple[Lease, Result | None]]:
+        """Return the leases that are not over, each with its result where it has one."""
+        found = []
+        for path in sorted(self._folder.glob("*.lease.json")):
+            lease_id = path.name.partition(".")[0]
+            lease = _read(path, Lease)
+            if lease is None:
+                self.end(lease_id)
+            else:
+                found.append((lease, _read(self._path(lease_id, "result"), Result)))
+        return found
+
+    def prune(self, now: float) -> None:
+        """Remove the leases that are over for long; ``now`` in Unix seconds."""
+        for path in self._folder.glob("*.over.json"):
+            if path.stat().st_mtime < now - KEEP_SECONDS:
+                path.unlink()
+
+    def _path(self, lease_id: str, kind: str) -> Path:
+        return self._folder / f"{lease_id}.{kind}.json"
+
+    def _write(self, path: Path, message: Message) -> None:
+        descriptor, draft = tempfile.mkstemp(dir=self._folder, prefix=".", suffix=".draft")
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(message.model_dump_json().encode())
+            file.flush()
+            os.fsync(file.fileno())
+        Path(draft).replace(path)
+
+
+def _read(path: Path, kind: type[M]) -> M | None:
+    if not path.exists():
+        return None
+    try:
+        return kind.model_validate_json(path.read_bytes())
+    except ValidationError:
+        log.warning("a kept file is damaged and is left out", path=str(path))
+        return None

@@ -1,0 +1,68 @@
+"""What a miner keeps on disk until the gateway has taken it."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from miner.ahead import is_near_end
+from miner.kept import KEEP_SECONDS, KeptLeases
+from miner.unit import signed_result
+from protocol.keys import load_or_create_hotkey
+from protocol.messages import Lease, Stack
+
+STACK = Stack(
+    engine="transformers", version="1", dtype="float32", head_dtype="float32", device="cpu"
+)
+
+
+@pytest.fixture
+def lease(make_work, chat_prompts) -> Lease:
+    return Lease(
+        lease_id="0" * 36,
+        attempt=1,
+        expires_at=60.0,
+        ends_at=600.0,
+        heartbeat_seconds=1.0,
+        issued_at=1,
+        work=make_work(chat_prompts, 2),
+        signature="0" * 128,
+    )
+
+
+def test_leases_and_results_outlive_the_process(tmp_path: Path, lease: Lease):
+    kept = KeptLeases(tmp_path / "leases")
+    kept.keep(lease)
+    assert KeptLeases(tmp_path / "leases").left() == [(lease, None)]
+    key = load_or_create_hotkey(tmp_path / "miner")
+    result = signed_result(key, lease, STACK, [[1]] * len(lease.work.samples))
+    kept.keep_result(lease.lease_id, result)
+    assert KeptLeases(tmp_path / "leases").left() == [(lease, result)]
+    kept.end(lease.lease_id)
+    kept.end(lease.lease_id)
+    assert kept.left() == []
+    # No draft is left behind, and the lease itself stays for a while.
+    (over,) = (tmp_path / "leases").iterdir()
+    assert Lease.model_validate_json(over.read_bytes()) == lease
+    written = over.stat().st_mtime
+    kept.prune(written + KEEP_SECONDS - 1)
+    assert over.exists()
+    kept.prune(written + KEEP_SECONDS + 1)
+    assert not over.exists()
+
+
+def test_a_damaged_file_is_left_out(tmp_path: Path, lease: Lease):
+    kept = KeptLeases(tmp_path)
+    kept.keep(lease)
+    path = tmp_path / f"{lease.lease_id}.lease.json"
+    os.truncate(path, 100)
+    assert kept.left() == []
+    assert kept.left() == []
+
+
+@pytest.mark.parametrize(
+    ("tokens", "mean", "near"),
+    [(0, None, False), (79, None, False), (80, None, True), (40, 5.0, True), (39, 5.0, False)],
+)
+def test_the_next_lease_is_fetched_near_the_end(tokens, mean, near):
+    assert is_near_end(tokens, samples=10, max_tokens=10, mean_tokens=mean) == near
