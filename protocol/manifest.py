@@ -36,6 +36,8 @@ RECEIPTS: FileName = "receipts.jsonl"
 FILES: tuple[FileName, ...] = (OUTPUT, ERRORS, RECEIPTS)
 MAX_MANIFEST_BYTES = 64 * 1024
 
+# Up to the year 4147, which every calendar can show.
+UnixSeconds = Annotated[int, Field(ge=0, lt=2**36, strict=True)]
 Decimal = Annotated[str, Field(max_length=40)]
 
 
@@ -75,8 +77,8 @@ class ManifestStatement(Message):
     type: Literal["reliquary-manifest/1"] = "reliquary-manifest/1"
     order_id: Identifier
     status: Literal["completed", "expired", "cancelled"]
-    created_at: Count
-    template_time: Count
+    created_at: UnixSeconds
+    template_time: UnixSeconds
     endpoint: Literal["/v1/chat/completions", "/v1/completions"]
     grader: ShortText | None
     model: ModelName

@@ -41,10 +41,14 @@ def verify(
     Only the pinned model's tokenizer is fetched where it is not there yet. Exit status: 0 all
     holds, 1 something does not (the first is named), 2 it cannot be checked.
     """
-    from scripts.verify.audit import audit_again
-    from scripts.verify.check import verify as check
-    from scripts.verify.discrepancy import Discrepancy, Uncheckable
-    from scripts.verify.report import Assurance, summary
+    try:
+        from scripts.verify.audit import audit_again
+        from scripts.verify.check import verify as check
+        from scripts.verify.discrepancy import Discrepancy, Uncheckable
+        from scripts.verify.report import Assurance, summary
+    except ModuleNotFoundError as error:
+        hint = "pip install '.[gateway]' brings what renders prompts"
+        raise Failure(f"{error.name} is not installed; {hint}", WRONG_USE) from error
 
     for path, name in ((delivery, "the delivery"), (model_folder, "--model-folder")):
         if path is not None and not path.is_dir():

@@ -21,6 +21,7 @@ from tokenizers import Tokenizer
 from gateway.intake.outcome import Intake
 from miner.engines.base import EngineSettings, make_engine
 from protocol.documents import work_keys
+from protocol.keys import sign_statement
 from protocol.manifest import ERRORS, FILES, MANIFEST, OUTPUT, RECEIPTS, Manifest, signed_manifest
 from protocol.messages import Work
 from scripts.bench.made_delivery import Model, Signers, make_delivery
@@ -275,6 +276,17 @@ def test_what_a_lying_gateway_states_is_held_to_the_file(case: Case, intake: Int
             check(case, intake, copy)
         seen += 1
     assert seen > 20
+
+
+@pytest.mark.parametrize("member", ["created_at", "template_time"])
+def test_a_time_that_no_calendar_has_is_named(member: str, case: Case, copy: Path):
+    manifest = json.loads((copy / MANIFEST).read_bytes())
+    manifest["statement"][member] = 2**53 - 1
+    signature = sign_statement(SIGNERS.gateway, manifest["statement"])
+    (copy / MANIFEST).write_bytes(encoded({**manifest, "signature": signature}))
+    with pytest.raises(Discrepancy) as found:
+        case.verify(copy)
+    assert (found.value.file, found.value.field) == (MANIFEST, f"statement.{member}")
 
 
 def test_a_grader_that_was_not_asked_for_is_found(case: Case, copy: Path):
