@@ -51,3 +51,9 @@ def verify(
     from scripts.bench.verify import run
 
     run(quick)
+
+
+@bench.command("intake", context_settings=REST)
+def intake(context: typer.Context) -> None:
+    """Measure what creating large batches costs, holds and keeps waiting."""
+    forward("scripts.bench.intake.__main__", context)

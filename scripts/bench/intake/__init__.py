@@ -1,0 +1,1 @@
+"""``reliquary bench intake``: what creating large batches costs, holds and keeps waiting."""
