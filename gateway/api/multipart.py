@@ -86,7 +86,10 @@ def _check_length(request: Request, limit: int) -> None:
     length = request.headers.get("content-length")
     if length is None or not length.isdecimal():
         raise GatewayError(
-            411, "length_required", "Send Content-Length: uploads in chunked encoding are refused."
+            411,
+            "length_required",
+            "Send Content-Length: uploads in chunked encoding are refused. Give your client the "
+            "file's bytes, not a stream of them (openai-node: await toFile(bytes, name)).",
         )
     if int(length) > limit + MAX_OVERHEAD:
         raise _too_large(limit)

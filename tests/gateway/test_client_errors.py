@@ -156,3 +156,16 @@ def test_passing_errors_are_tried_again(
     assert [exchange.status for exchange in proxy.exchanges] == [500, 500]
     retries = [exchange.headers["x-stainless-retry-count"] for exchange in proxy.exchanges]
     assert retries == ["0", "1"]
+
+
+def test_node_streams_a_file(gateway: LiveGateway, tmp_path: Path) -> None:
+    """The client gives no length of a stream, which the contract refuses in one clean answer."""
+    path = written(tmp_path, line("q1"))
+    with (
+        recording_proxy(gateway.origin) as proxy,
+        open_client("node", f"{proxy.origin}/api/openai/v1", gateway.key, max_retries=1) as client,
+    ):
+        assert refusal(client, "node", "stream", path=path, purpose="batch") == (
+            411, "length_required",
+        )  # fmt: skip
+        assert [exchange.status for exchange in proxy.exchanges] == [411]

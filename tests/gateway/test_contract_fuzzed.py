@@ -26,9 +26,11 @@ CONTRACT = Path(__file__).parents[3] / "shared" / "contract" / "reliquary-batch.
 CHAT = "/v1/chat/completions"
 # Answered beyond what the contract lists for a route, always in its error shape.
 DECIDED = ("400", "405", "411", "413", "415", "416", "429")
+# That all input is refused which fits no schema is not asked either: unknown members are ignored,
+# and a form's file of the bytes "1" is as good as any.
 CHECKS = (
     "not_a_server_error,status_code_conformance,content_type_conformance,"
-    "response_headers_conformance,response_schema_conformance,negative_data_rejection,"
+    "response_headers_conformance,response_schema_conformance,"
     "unsupported_method,allow_header_conformance,ignored_auth"
 )
 LINE = {"custom_id": "q1", "method": "POST", "url": CHAT, "body": {
