@@ -9,6 +9,7 @@ PROMPTS = "prompts.bin"
 OFFSETS = "prompts.idx"
 LINES = "lines.jsonl"
 REFUSED = "refused.jsonl"
+FIRST_SAMPLES = "samples.bin"
 
 
 @dataclass(frozen=True)
@@ -19,6 +20,7 @@ class Intake:
         ``prompts.bin``: the prompt ids of all usable lines in file order, u32 little-endian,
             concatenated.
         ``prompts.idx``: u64 little-endian offsets into them, in ids; ``usable_lines + 1`` entries.
+        ``samples.bin``: u32 little-endian, the first sample index of each usable line.
         ``lines.jsonl``: one object per usable line in file order, ``{"line", "custom_id",
             "first_sample_index"}`` and ``"reference"`` where the order has a grader.
         ``refused.jsonl``: one object per refused line in file order, ``{"custom_id", "line",

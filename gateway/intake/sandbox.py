@@ -21,6 +21,8 @@ MAX_BASE = 1_000_000
 MAX_EXPONENT = 64
 MAX_FACTOR = 2**1_280  # above the largest power
 
+_NAMES_OF_DICT = frozenset(dir(dict))
+
 
 class Overtime(Exception):
     """The CPU time of one call is spent."""
@@ -41,6 +43,17 @@ class _Sandbox(ImmutableSandboxedEnvironment):
     """The immutable sandbox, whose products and powers are bounded before they are computed."""
 
     intercepted_binops = frozenset({"*", "**"})
+
+    def getattr(self, obj: object, attribute: str) -> object:
+        """Look ``obj.attribute`` up as ever, but a member of a message without exceptions.
+
+        A dictionary's own names come before its keys; what it has neither of is undefined.
+        """
+        if type(obj) is not dict or attribute in _NAMES_OF_DICT:
+            return super().getattr(obj, attribute)
+        if attribute in obj:
+            return obj[attribute]
+        return self.undefined(obj=obj, name=attribute)
 
     def call_binop(self, context: Context, operator: str, left: object, right: object) -> object:
         """Compute ``left * right`` or ``left ** right`` where the outcome is of bounded size."""

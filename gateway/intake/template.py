@@ -115,7 +115,8 @@ class ChatTemplate:
         }
         try:
             with cpu_limit(MAX_CPU_SECONDS):
-                text = "".join(_bounded(self._template.generate(names)))
+                context = self._template.new_context(names)
+                text = "".join(_bounded(self._template.root_render_func(context)))
             text.encode("utf-8")  # a template can write half a surrogate pair
             return text
         except Overtime:

@@ -30,6 +30,7 @@ class IntakeWriter:
         self._offsets = (folder / outcome.OFFSETS).open("wb")
         self._lines = (folder / outcome.LINES).open("w", encoding="ascii")
         self._refused = (folder / outcome.REFUSED).open("w", encoding="ascii")
+        self._first_samples = (folder / outcome.FIRST_SAMPLES).open("wb")
         self._samples: dict[bytes, int] = {}
         self.usable = 0
         self.refused = 0
@@ -44,7 +45,8 @@ class IntakeWriter:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for file in (self._prompts, self._offsets, self._lines, self._refused):
+        files = (self._prompts, self._offsets, self._lines, self._refused, self._first_samples)
+        for file in files:
             file.close()
 
     def refuse(self, line: Refused) -> None:
@@ -74,6 +76,7 @@ class IntakeWriter:
         if request.reference is not None:
             row["reference"] = request.reference
         self._lines.write(json.dumps(row) + "\n")
+        self._first_samples.write(index.to_bytes(4, "little"))
         self._prompts.write(encoded)
         self._tally(request, len(ids))
         self._write_offset()

@@ -1,8 +1,6 @@
 """What an order's objects hold, and the work of a unit read from them by range.
 
-Besides the files of the intake (``intake/outcome.py``) there is ``samples.bin``: the first sample
-index of every usable line, u32 little-endian, so that a unit finds its own without reading all
-lines.
+They are the files of the intake (``intake/outcome.py``).
 """
 
 import asyncio
@@ -10,14 +8,13 @@ import json
 
 import numpy as np
 
-from gateway.intake.outcome import LINES, OFFSETS, PROMPTS, REFUSED
+from gateway.intake.outcome import FIRST_SAMPLES, LINES, OFFSETS, PROMPTS, REFUSED
 from gateway.orders.samples import ordinals
 from gateway.store.objects import Objects
 from gateway.store.tables import Order, Unit
 from protocol.messages import SampleReference, Work
 from protocol.sampling import Sampling
 
-FIRST_SAMPLES = "samples.bin"
 CONTENT = (PROMPTS, OFFSETS, LINES, REFUSED, FIRST_SAMPLES)
 
 

@@ -1,18 +1,15 @@
 """Placing an order: its objects are stored first, then its row says that it is."""
 
-import asyncio
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
-import numpy as np
 from sqlmodel import col, func, select
 from sqlmodel.ext.asyncio.session import AsyncSession
 
 from gateway.errors import GatewayError
-from gateway.intake.outcome import LINES, OFFSETS, PROMPTS, REFUSED, Intake
-from gateway.orders.content import CONTENT, FIRST_SAMPLES, object_key
+from gateway.intake.outcome import Intake
+from gateway.orders.content import CONTENT, object_key
 from gateway.orders.policy import HOUR, Policy
 from gateway.orders.quote import Quote
 from gateway.orders.rows import lock_account
@@ -133,21 +130,13 @@ async def _find(session: AsyncSession, account_id: str, key: str, body_sha256: s
 
 
 async def _store_content(objects: Objects, order_id: str, intake: Intake) -> None:
-    for name in (PROMPTS, OFFSETS, LINES, REFUSED):
+    for name in CONTENT:
         await objects.put(object_key(order_id, name), intake.folder / name)
-    first_samples = await asyncio.to_thread(_first_samples, intake.folder / LINES)
-    await objects.put(object_key(order_id, FIRST_SAMPLES), first_samples)
 
 
 async def _remove_content(objects: Objects, order_id: str) -> None:
     for name in CONTENT:
         await objects.delete(object_key(order_id, name))
-
-
-def _first_samples(lines: Path) -> bytes:
-    with lines.open(encoding="utf-8") as file:
-        values = (json.loads(line)["first_sample_index"] for line in file)
-        return np.fromiter(values, dtype="<u4").tobytes()
 
 
 def _order(account_id: str, quote: Quote, placement: Placement, now_ms: int) -> Order:

