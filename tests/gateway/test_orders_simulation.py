@@ -6,22 +6,31 @@ import pytest
 from sqlmodel import col
 
 from gateway.errors import GatewayError
-from gateway.orders import background, dispatch, leases
+from gateway.orders import background, dispatch, leases, reviewing
 from gateway.orders.policy import HOUR, Policy
 from gateway.orders.samples import MISSING, UNDECIDED, VERIFIED, ordinals, read_bits
-from gateway.store.tables import Lease, LeaseState, Unit, UnitState, Verdict
+from gateway.store.tables import Lease, LeaseState, Review, ReviewState, Unit, UnitState, Verdict
+from protocol.chain.local import LocalChain
 from protocol.messages import Heartbeat
 
 STEPS = 120
 N = 3
+REFUSALS = {
+    "lease_over",
+    "leases_unanswered",
+    "malformed_result",
+    "miner_suspended",
+    "validator_distrusted",
+}
 OUTCOMES = ("verified", "verified", "verified", "void", "inconclusive")
 
 
 class Chaos:
     """Random acts of random nodes on one order."""
 
-    def __init__(self, world, seed: int) -> None:
+    def __init__(self, world, chain, seed: int) -> None:
         self.world = world
+        self.chain = chain
         self.random = random.Random(seed)
         self.miners = []
         self.validators = []
@@ -48,12 +57,7 @@ class Chaos:
         try:
             await act()
         except GatewayError as error:
-            assert error.code in {
-                "lease_over",
-                "miner_suspended",
-                "malformed_result",
-                "leases_unanswered",
-            }
+            assert error.code in REFUSALS
 
     async def lease(self) -> None:
         miner = self.random.choice(self.miners)
@@ -108,16 +112,20 @@ class Chaos:
 
     async def wait(self) -> None:
         self.world.now += self.random.randrange(2 * self.world.policy.lease_ms)
-        await background.reap(self.world.store, lambda: self.world.now / 1000)
-        await background.end_orders(
-            self.world.store, self.world.policy, lambda: self.world.now / 1000
-        )
+        await self.attend()
         for node in self.miners + self.validators:
             if self.random.random() < 0.8:
                 await self.world.announce(node)
         if self.random.random() < 0.3:
             # Honest newcomers, since the others end up suspended.
             self.miners.append(await self.world.node("miner"))
+
+    async def attend(self) -> None:
+        """Do the gateway's background work."""
+        world = self.world
+        await background.reap(world.store, lambda: world.now / 1000)
+        await background.end_orders(world.store, world.policy, lambda: world.now / 1000)
+        await reviewing.attend(world.store, self.chain, world.policy, world.now)
 
 
 async def check_books(world, order) -> None:
@@ -155,14 +163,19 @@ async def check_books(world, order) -> None:
     # No sample is lost and none is doubled.
     assert order.samples_verified + missing + pending == order.cursor_line * N
     held = {unit.id for unit in units if unit.state in (UnitState.LEASED, UnitState.AUDITING)}
-    assert sorted(lease.unit_id for lease in live) == sorted(held)
-    settled = order.samples_verified + missing == order.samples_total
+    first = [lease.unit_id for lease in live if lease.review_id is None]
+    assert sorted(first) == sorted(held)
+    reviews = await world.rows(Review, col(Review.state) != ReviewState.CLOSED)
+    second = [lease.review_id for lease in live if lease.review_id is not None]
+    assert sorted(second) == sorted(r.id for r in reviews if r.state == ReviewState.AUDITING)
+    settled = order.samples_verified + missing == order.samples_total and not reviews
     assert order.status == ("finalizing" if settled else "in_progress")
 
 
-async def simulate(world, seed: int) -> None:
-    world.policy = Policy(unit_samples=7, audit_backlog=4)
-    chaos = Chaos(world, seed)
+async def simulate(world, seed: int, second_opinions: float) -> None:
+    world.policy = Policy(unit_samples=7, audit_backlog=4, second_opinions=second_opinions)
+    chain = LocalChain(world.folder / "chain.sqlite", lambda: world.now / 1000)
+    chaos = Chaos(world, chain, seed)
     order = await chaos.begin()
     await chaos.lease()
     for _ in range(STEPS):
@@ -172,20 +185,21 @@ async def simulate(world, seed: int) -> None:
     miner, validator = await world.node("miner"), await world.node("validator")
     while (await world.order(order)).status == "in_progress":
         world.now += world.policy.live_ms + 1
-        await background.reap(world.store, lambda: world.now / 1000)
+        await chaos.attend()
         await world.announce(miner)
         await world.announce(validator)
         await world.finish(miner, validator)
         await check_books(world, order)
 
 
+@pytest.mark.parametrize("second_opinions", [0.0, 0.5])
 @pytest.mark.parametrize("seed", range(2))
-async def test_the_books_balance_whatever_nodes_do(sqlite_world, seed: int):
-    await simulate(sqlite_world, seed)
+async def test_the_books_balance_whatever_nodes_do(sqlite_world, seed: int, second_opinions: float):
+    await simulate(sqlite_world, seed, second_opinions)
 
 
 async def test_the_books_balance_on_either_database(world):
-    await simulate(world, 1_000)
+    await simulate(world, 1_000, 0.5)
 
 
 class Squatters:
