@@ -2,8 +2,7 @@
 
 import json
 import signal
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from functools import cache
 from types import FrameType
 from typing import NoReturn
@@ -102,12 +101,20 @@ def _catch_overtime() -> None:
     signal.signal(signal.SIGVTALRM, _overtime)
 
 
-@contextmanager
-def cpu_limit(seconds: float) -> Iterator[None]:
-    """Raise ``Overtime`` once the process has computed for ``seconds``; main thread only."""
-    _catch_overtime()
-    signal.setitimer(signal.ITIMER_VIRTUAL, seconds)
-    try:
-        yield
-    finally:
+class cpu_limit:
+    """Raise ``Overtime`` once the process has computed for ``seconds``; main thread only.
+
+    A context manager; a class, since it surrounds every line of a file.
+    """
+
+    __slots__ = ("_seconds",)
+
+    def __init__(self, seconds: float) -> None:
+        _catch_overtime()
+        self._seconds = seconds
+
+    def __enter__(self) -> None:
+        signal.setitimer(signal.ITIMER_VIRTUAL, self._seconds)
+
+    def __exit__(self, *_: object) -> None:
         signal.setitimer(signal.ITIMER_VIRTUAL, 0)

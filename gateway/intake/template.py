@@ -5,8 +5,9 @@ Jinja's immutable sandbox, in a worker process with a memory limit, for a bounde
 length.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import NoReturn
 
 import jinja2
@@ -111,7 +112,7 @@ class ChatTemplate:
             "documents": None,
             "add_generation_prompt": True,
             "raise_exception": _raise_exception,
-            "strftime_now": datetime.fromtimestamp(clock, UTC).strftime,
+            "strftime_now": _clock_face(clock),
         }
         try:
             with cpu_limit(MAX_CPU_SECONDS):
@@ -126,6 +127,12 @@ class ChatTemplate:
                 "invalid_messages",
                 f"The model's chat template does not take these messages: {str(error)[:200]}",
             ) from None
+
+
+@lru_cache(maxsize=1)
+def _clock_face(clock: int) -> Callable[[str], str]:
+    """What formats one moment, which all lines of a file share."""
+    return datetime.fromtimestamp(clock, UTC).strftime
 
 
 def _raise_exception(message: str) -> NoReturn:

@@ -68,14 +68,12 @@ class IntakeWriter:
         digest = hashlib.sha256(encoded).digest()
         index = self._samples.get(digest, 0)
         self._samples[digest] = index + request.settings.n
-        row: dict[str, object] = {
-            "line": request.line,
-            "custom_id": request.custom_id,
-            "first_sample_index": index,
-        }
-        if request.reference is not None:
-            row["reference"] = request.reference
-        self._lines.write(json.dumps(row) + "\n")
+        reference = request.reference
+        more = "" if reference is None else f', "reference": {json.dumps(reference)}'
+        self._lines.write(
+            f'{{"line": {request.line}, "custom_id": {json.dumps(request.custom_id)}, '
+            f'"first_sample_index": {index}{more}}}\n'
+        )
         self._first_samples.write(index.to_bytes(4, "little"))
         self._prompts.write(encoded)
         self._tally(request, len(ids))

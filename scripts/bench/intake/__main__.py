@@ -2,8 +2,8 @@
 
 Three things are measured, in one run: the processor time of creating the batch, as a multiple of
 what parsing, rendering and tokenizing the same file costs barely; the peak memory of the gateway
-and its worker, the upload included; and how long other requests take meanwhile, whose own cost,
-measured before, is taken off.
+and its worker, the upload included; and how long other requests take meanwhile. What those cost,
+and what the gateway does by itself all the time, is measured before and taken off.
 """
 
 import tempfile
@@ -91,14 +91,17 @@ def _measure(folder: Path, hub_url: str, size: int) -> Measured:
         file_id = gateway.upload(path)
         uploaded = gateway.used() - before
         before = gateway.used()
+        time.sleep(QUIET_SECONDS)
+        a_second = (gateway.used() - before) / QUIET_SECONDS
+        before = gateway.used()
         with _probing(gateway) as quiet:
             time.sleep(QUIET_SECONDS)
-        a_probe = (gateway.used() - before) / len(quiet)
+        a_probe = (gateway.used() - before - QUIET_SECONDS * a_second) / len(quiet)
         before, started = gateway.used(), time.monotonic()
         with _probing(gateway) as busy:
             gateway.order(file_id)
-        created = gateway.used() - before - len(busy) * a_probe
         wall = time.monotonic() - started
+        created = gateway.used() - before - wall * a_second - len(busy) * a_probe
         peak = gateway.peak()
     bare = bare_seconds(path, folder / "model")
     path.unlink()
