@@ -10,13 +10,13 @@ import httpx
 import openai
 import pytest
 from ended_batch import ENDED
-from fake_nodes import all_verified, fake_nodes
+from fake_nodes import fake_nodes
 from live_gateway import LiveGateway, live_gateway
 from small_model import MODEL, small_model_hub
 from tokenizers import Tokenizer
 
 from protocol.manifest import FILES, MANIFEST, OUTPUT, RECEIPTS
-from protocol.messages import AuditLease, LoadedModel, SampleVerdict
+from protocol.messages import LoadedModel
 from scripts.fetch import FetchError, fetch
 from scripts.verify.check import verify
 
@@ -31,7 +31,7 @@ def line(number: int) -> dict:
 
 @dataclass
 class Ordered:
-    """A gateway with one ended batch over a file, of which one sample was void at first."""
+    """A gateway with one ended batch over a file."""
 
     gateway: LiveGateway
     input: Path
@@ -51,7 +51,7 @@ def ordered(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ordered]:
     path.write_text("\n".join([*rows[:2], "no json", *rows[2:], ""]))
     with (
         small_model_hub(folder) as commit,
-        live_gateway(folder / "gateway", unit_samples=4) as gateway,
+        live_gateway(folder / "gateway", unit_samples=4, second_opinions=0.0) as gateway,
     ):
         tokenizer = Tokenizer.from_file(str(folder / "files" / "tokenizer.json"))
         answer = [*tokenizer.encode("hello world").ids, tokenizer.token_to_id("<|im_end|>")]
@@ -59,24 +59,9 @@ def ordered(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ordered]:
         file = client.files.create(file=path, purpose="batch")
         batch = client.batches.create(input_file_id=file.id, endpoint=CHAT, completion_window="24h")
         loaded = LoadedModel(model=MODEL, revision=commit)
-        with fake_nodes(gateway, folder, loaded, answer, void_once()) as nodes:
+        with fake_nodes(gateway, folder, loaded, answer) as nodes:
             wait(client, batch.id)
         yield Ordered(gateway, path, batch.id, nodes.validator.ss58_address)
-
-
-def void_once():
-    """Return a judge that voids the first sample that is ever judged, so a child unit is made."""
-    voided: list[str] = []
-
-    def judge(lease: AuditLease) -> list[SampleVerdict]:
-        verdicts = all_verified(lease)
-        if not voided:
-            voided.append(lease.work.unit_id)
-            change = {"outcome": "void", "reason": "faked", "position": 0}
-            verdicts[0] = verdicts[0].model_copy(update=change)
-        return verdicts
-
-    return judge
 
 
 def wait(client: openai.OpenAI, batch_id: str) -> None:
