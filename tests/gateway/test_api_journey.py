@@ -10,7 +10,7 @@ import openai
 import pytest
 from both_dialects import check_ended_in_both
 from ended_batch import wait
-from fake_nodes import all_verified, fake_nodes
+from fake_nodes import all_verified, fake_nodes, voided
 from live_gateway import LiveGateway, live_gateway
 from small_model import MODEL, small_model_hub
 from tokenizers import Tokenizer
@@ -111,15 +111,14 @@ def test_a_void_sample_is_generated_again(
     client = gateway.client()
     file_id = upload(client, *(line(f"q{i}", n=1) for i in range(5)))
     batch = client.batches.create(input_file_id=file_id, endpoint=CHAT, completion_window="24h")
-    voided: list[str] = []
+    first: list[str] = []
 
     def judge(lease: AuditLease) -> list[SampleVerdict]:
         """Void the first sample that is ever judged."""
         verdicts = all_verified(lease)
-        if not voided:
-            voided.append(lease.work.unit_id)
-            change = {"outcome": "void", "reason": "faked", "position": 0}
-            verdicts[0] = verdicts[0].model_copy(update=change)
+        if not first:
+            first.append(lease.work.unit_id)
+            verdicts[0] = voided(verdicts[0])
         return verdicts
 
     loaded = LoadedModel(model=MODEL, revision=hub[0])

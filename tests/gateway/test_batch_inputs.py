@@ -26,7 +26,7 @@ from batch_rows import (
     request,
 )
 from ended_batch import check_ended, wait
-from fake_nodes import FakeNodes, all_verified, fake_nodes
+from fake_nodes import VOID, FakeNodes, all_verified, fake_nodes
 from live_gateway import LiveGateway, live_gateway
 from openai.types import Batch
 from small_model import MODEL, small_model_hub
@@ -249,8 +249,7 @@ def _create_on(client: openai.OpenAI) -> Callable[[str], Batch]:
 
 def test_b53_input_order(gateway: LiveGateway, nodes: FakeNodes) -> None:
     client = gateway.client()
-    void: dict[str, object] = {"outcome": "void", "reason": "faked", "position": 0}
-    nodes.judge = judging(lambda place, times: void if place % 10 == 0 and times == 1 else {})
+    nodes.judge = judging(lambda place, times: VOID if place % 10 == 0 and times == 1 else {})
     ended = wait(client, order(client, lines(200)).id)
     output, errors = check_ended(client, ended, [f"q{at}" for at in range(1, 201)])
     assert (len(output), errors) == (200, [])

@@ -38,6 +38,7 @@ from protocol.messages import (
     Verdicts,
     Work,
 )
+from scoring.profile import BINS
 from scoring.published import chosen
 from scoring.sample_rule import RULE
 
@@ -45,6 +46,15 @@ STACK = Stack(
     engine="transformers", version="0", dtype="float32", head_dtype="float32", device="fake"
 )
 POLL_SECONDS = 0.05
+# What makes a verdict one that voids the sample at its first token, with the mark to show for it.
+VOID: dict[str, object] = {
+    "outcome": "void",
+    "reason": "faked",
+    "mismatches": 1,
+    "largest_margin_micro": 5_000_000,
+    "position": 0,
+    "marks": [(0, 0, BINS - 1)],
+}
 
 Judge = Callable[[AuditLease], list[SampleVerdict]]
 
@@ -55,6 +65,11 @@ def all_verified(lease: AuditLease) -> list[SampleVerdict]:
         SampleVerdict(outcome="verified", tokens=len(ids), mismatches=0, largest_margin_micro=0)
         for ids in lease.result.samples
     ]
+
+
+def voided(verdict: SampleVerdict) -> SampleVerdict:
+    """Return the verdict with the sample void."""
+    return verdict.model_copy(update=VOID)
 
 
 @dataclass
