@@ -8,7 +8,7 @@ import structlog
 from bittensor_core import Keypair
 from sqlmodel import col, select
 
-from gateway.orders import export, leases, life, reviewing
+from gateway.orders import convicting, export, leases, life, reviewing
 from gateway.orders.policy import Policy
 from gateway.store.engine import Store
 from gateway.store.tables import Order, OrderStatus
@@ -43,6 +43,7 @@ async def run(
         if int(clock() * 1000) >= reap_from_ms:
             await _isolated("reaping leases", reap(store, clock))
         await _isolated("ending orders", end_orders(store, policy, clock))
+        await _isolated("convictions", convicting.redo_undelivered(store, int(clock() * 1000)))
         await _isolated("reviews", reviewing.attend(store, chain, policy, int(clock() * 1000)))
 
     async def deliver() -> None:

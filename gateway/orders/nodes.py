@@ -50,6 +50,13 @@ async def known_node(session: AsyncSession, hotkey: str, role: NodeRole) -> Node
         raise GatewayError(
             403, "not_announced", f"Announce this node as a {role} before it asks for leases."
         )
+    if node.convicted_at_ms is not None:
+        raise GatewayError(
+            403,
+            "miner_convicted",
+            "What validators found in this miner's tokens is past what any honest engine shows; "
+            "it is given no further work.",
+        )
     if role == NodeRole.MINER and not may_lease(node.outcomes):
         raise GatewayError(
             403,
@@ -69,7 +76,9 @@ async def live_nodes(
     return [
         node
         for node in (await session.exec(statement)).all()
-        if may_lease(node.outcomes) and (node.distrusted_until_ms or 0) <= now_ms
+        if may_lease(node.outcomes)
+        and node.convicted_at_ms is None
+        and (node.distrusted_until_ms or 0) <= now_ms
     ]
 
 

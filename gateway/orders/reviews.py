@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from sqlmodel.ext.asyncio.session import AsyncSession
 
+from gateway.orders.convicting import forget
 from gateway.orders.counting import generate_again, remember, revoke, standing_verdicts
 from gateway.orders.judges import distrust, fresh_judges, is_distrusted
 from gateway.orders.leases import Held
@@ -113,6 +114,7 @@ async def close(
     wrong = overruled(opinions)
     for owner in sorted(wrong):
         await distrust(session, owner, policy, now_ms)
+        await forget(session, owner)
     await remember(session, result_lease.hotkey, VOID * found.count(VOID))
     if wrong:
         ending = ReviewEnd.OVERRULED

@@ -10,6 +10,7 @@ from sqlmodel.ext.asyncio.session import AsyncSession
 from gateway.errors import GatewayError
 from gateway.orders import life, reviews, units
 from gateway.orders.content import object_key, unit_work
+from gateway.orders.convicting import add_evidence
 from gateway.orders.counting import generate_again, mark, remember
 from gateway.orders.judges import refuse_distrusted
 from gateway.orders.leases import Held, find_own, hold_own, statement_of
@@ -21,6 +22,7 @@ from gateway.store.tables import Lease, LeaseKind, LeaseState, Verdict
 from protocol.documents import digest, statement_of_verdicts, verdict_root, work_keys
 from protocol.keys import verify_statement
 from protocol.messages import Receipt, Result, SampleVerdict, Verdicts, Work
+from scoring.profile import Profile
 from scoring.published import chosen
 from scoring.weighing import rule_fault, weighing_fault
 
@@ -47,7 +49,9 @@ async def accept_verdicts(
         return answered_before(held.lease, posted)
     work = await unit_work(store.objects, held.order, held.unit)
     document = await store.objects.get(audited.object_key or "")
-    lengths = await asyncio.to_thread(_examine, held.lease, audited, work, document, verdicts)
+    profile, lengths = await asyncio.to_thread(
+        _examine, held.lease, audited, work, document, verdicts
+    )
     key = object_key(held.order.id, f"verdicts/{lease_id}-{posted.digest[:16]}.json")
     await put_once(store.objects, key, posted.content)
     async with store.write() as session:
@@ -65,6 +69,15 @@ async def accept_verdicts(
         if held.review is None:
             await _apply(session, held, audited, row, lengths, policy, now_ms)
         session.add(row)
+        await add_evidence(
+            session,
+            audited.hotkey,
+            held.lease.coldkey,
+            profile,
+            verdicts.samples,
+            policy,
+            now_ms,
+        )
         held.save(session)
         if held.review is not None:
             await reviews.weigh(session, held, audited, lengths, policy, now_ms)
@@ -75,8 +88,12 @@ async def accept_verdicts(
 
 def _examine(
     lease: Lease, audited: Lease, work: Work, document: bytes, verdicts: Verdicts
-) -> list[int]:
-    """Check verdicts against the result they judge; return the length in ids of each sample."""
+) -> tuple[Profile, list[int]]:
+    """Check verdicts against the result they judge.
+
+    Returns:
+        What they were judged by, and the length in ids of each sample.
+    """
     if (verdicts.unit_id, verdicts.attempt) != (audited.unit_id, audited.attempt):
         raise _invalid(f"the lease is for attempt {audited.attempt} of unit {audited.unit_id}")
     if verdicts.lease_digest != digest(statement_of(audited, work)).hex():
@@ -102,7 +119,7 @@ def _examine(
         raise _invalid(f"root is not that of these verdicts, which is {root}")
     if not verify_statement(lease.hotkey, statement_of_verdicts(verdicts), verdicts.signature):
         raise _invalid("signature is not this hotkey's over the verdicts' statement")
-    return lengths
+    return profile, lengths
 
 
 def _contradiction(verdict: SampleVerdict) -> str | None:

@@ -96,7 +96,7 @@ class _Demo:
             delivery = self._fetch(batch)
             say("Verifying the delivery, every token drawn again, in a process of its own ...")
             audit = audit_again(delivery, file, network)
-            refused = (watch.caught() and self._suspended()) or self._refused_later(client)
+            refused = self._suspended() or self._refused_later(client)
         names = {network.hotkey(name): name for name in (*HONEST_NODES, CHEAT_NODE)}
         show_delivery(self._console, delivery, audit, names)
         say(f"{CHEAT_NODE} (the cheat): {watch.cheat}")

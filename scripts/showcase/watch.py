@@ -11,10 +11,10 @@ from urllib.request import Request, urlopen
 from protocol.client import GatewayRefused, NodeClient
 from protocol.keys import load_hotkey
 from protocol.messages import LeaseRequest, LoadedModel
-from scoring.reputation import MIN_VOIDS
 
 ANSWER_SECONDS = 30.0
-SUSPENDED = "miner_suspended"
+# No more leases after too many void samples, or after a conviction by the evidence.
+REFUSED_FOR_GOOD = ("miner_suspended", "miner_convicted")
 
 
 @dataclass(frozen=True)
@@ -53,10 +53,6 @@ class Watch:
         self.cheat = _sum(row for row in rows if row["hotkey"] == self._cheat)
         self.others = _sum(row for row in rows if row["hotkey"] != self._cheat)
 
-    def caught(self) -> bool:
-        """Say whether the cheat has as many void samples as may end its leases."""
-        return self.cheat.void >= MIN_VOIDS
-
 
 def is_suspended(origin: str, hotkey: Path, model: str, revision: str) -> bool:
     """Ask for a lease in the name of a miner; say whether the gateway refuses it all work.
@@ -75,7 +71,7 @@ async def _is_suspended(origin: str, hotkey: Path, model: str, revision: str) ->
         try:
             lease = await client.lease_generation(LeaseRequest(role="miner", loaded=loaded))
         except GatewayRefused as refusal:
-            return refusal.code == SUSPENDED
+            return refusal.code in REFUSED_FOR_GOOD
         if lease is not None:
             await client.release(lease.lease_id)
         return False

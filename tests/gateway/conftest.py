@@ -385,9 +385,14 @@ class World:
             "signature": "00" * 64,
             **changes,
         }
-        unsigned = Verdicts(**fields)
-        signature = sign_statement(validator.keypair, statement_of_verdicts(unsigned))
-        return unsigned.model_copy(update={"signature": signature})
+        return self.signed_again(validator, lease, Verdicts(**fields))
+
+    def signed_again(self, validator: Node, lease: AuditLease, verdicts: Verdicts) -> Verdicts:
+        """Return verdicts with the root and the signature that their samples need."""
+        root = verdict_root(work_keys(lease.work), verdicts.samples)
+        rooted = verdicts.model_copy(update={"root": root})
+        signature = sign_statement(validator.keypair, statement_of_verdicts(rooted))
+        return rooted.model_copy(update={"signature": signature})
 
     def truth(self, lease: AuditLease) -> list[Outcome]:
         """Return what an honest validator finds."""

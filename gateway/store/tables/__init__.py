@@ -8,6 +8,7 @@ from gateway.store.tables.nodes import Node, NodeRole
 from gateway.store.tables.orders import OPEN_STATUSES, Dialect, Ending, Order, OrderStatus
 from gateway.store.tables.quotes import Quote
 from gateway.store.tables.reviews import Review, ReviewEnd, ReviewState
+from gateway.store.tables.trails import Trail
 from gateway.store.tables.units import Unit, UnitState
 from gateway.store.tables.verdicts import Verdict
 
@@ -32,6 +33,7 @@ __all__ = [
     "ReviewEnd",
     "ReviewState",
     "Table",
+    "Trail",
     "Unit",
     "UnitState",
     "Verdict",

@@ -19,6 +19,7 @@ class Node(Table, table=True):
 
     ``outcomes`` are the latest judged samples of a miner, one letter each, oldest first (see
     ``scoring/reputation.py``). A validator's verdicts do not count until ``distrusted_until_ms``.
+    A miner convicted by the evidence is given no work.
     ``tokens_per_second`` is a moving average over its leases.
     """
 
@@ -37,3 +38,4 @@ class Node(Table, table=True):
     tokens_per_second: float | None = real(None)
     outcomes: str = text("")
     distrusted_until_ms: int | None = big(None)
+    convicted_at_ms: int | None = big(None)

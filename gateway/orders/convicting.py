@@ -1,0 +1,164 @@
+"""Convicting miners: by the evidence over all of their tokens, and by more than one owner's word.
+
+Every owner of validators has a trail of its own against a miner. Each is evidence by itself, since
+who audits what does not depend on what is found. Where two owners live it takes two of them, so
+that none convicts by marks that it made up.
+"""
+
+import json
+import math
+from collections.abc import Sequence
+
+import structlog
+from sqlmodel import col, delete, select
+from sqlmodel.ext.asyncio.session import AsyncSession
+
+from gateway.orders.counting import generate_again, revoke
+from gateway.orders.nodes import live_nodes
+from gateway.orders.policy import Policy
+from gateway.orders.rows import lock_node, lock_order
+from gateway.orders.samples import VERIFIED, VOID
+from gateway.store.engine import Store
+from gateway.store.tables import (
+    Lease,
+    Node,
+    NodeRole,
+    Order,
+    OrderStatus,
+    Review,
+    ReviewEnd,
+    ReviewState,
+    Trail,
+    Unit,
+    UnitState,
+)
+from protocol.messages import Result, SampleVerdict
+from scoring import evidence
+from scoring.profile import Profile
+from scoring.sample_rule import convicts, trail_after
+
+# So many owners of validators must have found a miner out, where so many live.
+OWNERS = 2
+
+log = structlog.get_logger("gateway.convicting")
+
+
+async def add_evidence(
+    session: AsyncSession,
+    miner: str,
+    owner: str,
+    profile: Profile,
+    samples: Sequence[SampleVerdict],
+    policy: Policy,
+    now_ms: int,
+) -> None:
+    """Add what one owner's validator found of a result to its trail; convict where that suffices.
+
+    The caller holds the order's lock.
+
+    Args:
+        miner: hotkey of the result's miner.
+        owner: coldkey of the validator.
+        profile: what the samples were judged by; one that is too small adds nothing.
+    """
+    node = await lock_node(session, miner)
+    if node is None or not profile.convicts:
+        return
+    row = await session.get(Trail, (miner, owner))
+    trail = evidence.Trail.empty() if row is None else _read(row)
+    for sample in samples:
+        if sample.outcome != "inconclusive":
+            trail = trail_after(trail, profile, sample.tokens, sample.marks)
+    await session.merge(_written(miner, owner, trail))
+    await session.flush()
+    if convicts(trail) and node.convicted_at_ms is None:
+        await _convict(session, node, policy, now_ms)
+
+
+async def forget(session: AsyncSession, owner: str) -> None:
+    """Drop the evidence of an owner that is not believed."""
+    await session.exec(delete(Trail).where(col(Trail.owner) == owner))
+
+
+async def redo_undelivered(store: Store, now_ms: int) -> None:
+    """Have everything generated again that convicted miners made and nobody has been given yet."""
+    statement = (
+        select(Unit.id)
+        .join(Lease, col(Lease.id) == col(Unit.result_lease_id))
+        .join(Node, col(Node.hotkey) == col(Lease.hotkey))
+        .join(Order, col(Order.id) == col(Unit.order_id))
+        .where(
+            col(Node.convicted_at_ms).is_not(None),
+            col(Unit.state) == UnitState.CLOSED,
+            col(Unit.outcomes).contains(VERIFIED),
+            col(Order.status) == OrderStatus.IN_PROGRESS,
+        )
+    )
+    async with store.read() as session:
+        unit_ids = (await session.exec(statement)).all()
+    for unit_id in unit_ids:
+        await _redo(store, unit_id, now_ms)
+
+
+async def _convict(session: AsyncSession, node: Node, policy: Policy, now_ms: int) -> None:
+    validators = await live_nodes(session, NodeRole.VALIDATOR, policy, now_ms)
+    living = {validator.coldkey for validator in validators}
+    trails = await session.exec(select(Trail).where(col(Trail.miner) == node.hotkey))
+    found_by = [row.owner for row in trails.all() if convicts(_read(row))]
+    if len(found_by) >= min(OWNERS, max(1, len(living))):
+        node.convicted_at_ms = now_ms
+        session.add(node)
+        log.warning("miner convicted", miner=node.hotkey, owners=len(found_by))
+
+
+async def _redo(store: Store, unit_id: str, now_ms: int) -> None:
+    async with store.read() as session:
+        seen = await session.get(Unit, unit_id)
+        lease = None if seen is None else await session.get(Lease, seen.result_lease_id)
+    if seen is None or lease is None:
+        return
+    document = await store.objects.get(lease.object_key or "")
+    lengths = [len(ids) for ids in Result.model_validate_json(document).samples]
+    async with store.write() as session:
+        order = await lock_order(session, seen.order_id)
+        unit = await session.get(Unit, unit_id, with_for_update={"key_share": True})
+        if order is None or unit is None or order.status != OrderStatus.IN_PROGRESS:
+            return
+        places = [place for place, letter in enumerate(unit.outcomes) if letter == VERIFIED]
+        if unit.state != UnitState.CLOSED or not places:
+            return
+        await revoke(session, order, unit, places, lengths, VOID)
+        order.samples_void += len(places)
+        generate_again(session, order, unit, places, lease.coldkey, now_ms)
+        await _end_review(session, lease.id, now_ms)
+        session.add_all((order, unit))
+    log.info("generated again", unit_id=unit_id, samples=len(places))
+    store.announce_news()
+
+
+async def _end_review(session: AsyncSession, result_lease_id: str, now_ms: int) -> None:
+    """Withdraw a review that still waits: there is nothing left to have an opinion on."""
+    waiting = (ReviewState.AWAITED, ReviewState.OPEN)
+    statement = select(Review).where(
+        col(Review.result_lease_id) == result_lease_id, col(Review.state).in_(waiting)
+    )
+    for review in (await session.exec(statement)).all():
+        review.state, review.ending = ReviewState.CLOSED, ReviewEnd.WITHDRAWN
+        review.closed_at_ms = now_ms
+        session.add(review)
+
+
+def _read(row: Trail) -> evidence.Trail:
+    sums = (-math.inf if value is None else value for value in json.loads(row.log_sums_json))
+    return evidence.Trail(row.tokens, tuple(sums), row.peak)
+
+
+def _written(miner: str, owner: str, trail: evidence.Trail) -> Trail:
+    sums = [value if value > -math.inf else None for value in trail.log_sums]
+    return Trail(
+        miner=miner,
+        owner=owner,
+        tokens=trail.tokens,
+        log_sums_json=json.dumps(sums),
+        peak=trail.peak,
+    )
