@@ -63,6 +63,10 @@ def slow_create(gateway: LiveGateway) -> bytes:
     ).encode()
 
 
+# Until a download's buffers are full and it waits for its reader.
+SETTLE_SECONDS = 20
+
+
 def served(gateway: LiveGateway) -> bool:
     """Whether somebody else's requests are answered, with and without a body."""
     listed = httpx.get(f"{gateway.base_url}/files", headers=gateway.auth)
@@ -173,7 +177,6 @@ def test_readers_that_stall_take_nobodys_place(
 ) -> None:
     """Downloads wait for their readers outside the gate, but each account has a number of them."""
     file_id = gateway.client().files.create(file=b"x" * 30_000_000, purpose="batch").id
-    monkeypatch.setattr(FloodGate, "limit", 3)
     monkeypatch.setattr(gateway.state.downloads, "_limit", 8)
     head = (
         f"GET /api/openai/v1/files/{file_id}/content HTTP/1.1\r\nHost: x\r\n"
@@ -183,7 +186,11 @@ def test_readers_that_stall_take_nobodys_place(
         for _ in range(8):
             stalled = stack.enter_context(connect(gateway, head))
             assert stalled.recv(100).startswith(b"HTTP/1.1 200 ")
-        assert served(gateway)
+        # From here on they wait for their readers, once what lies between is full.
+        monkeypatch.setattr(FloodGate, "limit", 3)
+        deadline = time.monotonic() + SETTLE_SECONDS
+        while not served(gateway):
+            assert time.monotonic() < deadline
         url = f"{gateway.base_url}/files/{file_id}/content"
         refused = httpx.get(url, headers=gateway.auth)
         assert (refused.status_code, refused.json()["error"]["code"]) == (429, "rate_limited")

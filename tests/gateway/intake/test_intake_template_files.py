@@ -10,6 +10,7 @@ from transformers import PreTrainedTokenizerFast
 
 from gateway.catalog.lookup import Catalog
 from gateway.intake.tokenizer import ModelTokenizer, TokenizerUnusable
+from protocol.architectures import SUPPORTED_ARCHITECTURES
 
 USER: dict[str, Any] = {"role": "user", "content": "hello"}
 TOOL: dict[str, Any] = {"type": "function", "function": {"name": "f"}}
@@ -113,6 +114,6 @@ def test_a_file_that_is_none_is_named(
 
 async def test_the_template_for_tools_comes_from_the_hub(put: Any, catalog: Catalog) -> None:
     commit = put(extra={TOOL_FILE: WITH_TOOLS, OTHER_FILE: "x"})
-    model = await catalog.model("reliquary/tiny", commit)
+    model = await catalog.model("reliquary/tiny", commit, SUPPORTED_ARCHITECTURES)
     assert rendered(model.folder, [TOOL]) == "1"
     assert not (model.folder / OTHER_FILE).exists()
