@@ -8,22 +8,24 @@ that none convicts by marks that it made up.
 import json
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import structlog
 from sqlmodel import col, delete, select
 from sqlmodel.ext.asyncio.session import AsyncSession
 
+from gateway.orders import life
 from gateway.orders.counting import generate_again, revoke
+from gateway.orders.leases import Held
 from gateway.orders.nodes import live_nodes
-from gateway.orders.policy import Policy
-from gateway.orders.rows import lock_node, lock_order
-from gateway.orders.samples import VERIFIED, VOID
+from gateway.orders.policy import HOUR, Policy
+from gateway.orders.rows import lock_node, lock_order, units_of_convicted
+from gateway.orders.samples import UNDECIDED, VERIFIED, VOID
 from gateway.store.engine import Store
 from gateway.store.tables import (
     Lease,
     Node,
     NodeRole,
-    Order,
     OrderStatus,
     Review,
     ReviewEnd,
@@ -31,6 +33,7 @@ from gateway.store.tables import (
     Trail,
     Unit,
     UnitState,
+    Verdict,
 )
 from protocol.messages import Result, SampleVerdict
 from scoring import evidence
@@ -39,14 +42,16 @@ from scoring.sample_rule import convicts, trail_after
 
 # So many owners of validators must have found a miner out, where so many live.
 OWNERS = 2
+# An owner lives here while one of its validators was seen within this.
+OWNER_MS = 24 * HOUR
 
 log = structlog.get_logger("gateway.convicting")
 
 
 async def add_evidence(
     session: AsyncSession,
-    miner: str,
-    owner: str,
+    held: Held,
+    audited: Lease,
     profile: Profile,
     samples: Sequence[SampleVerdict],
     policy: Policy,
@@ -54,20 +59,26 @@ async def add_evidence(
 ) -> None:
     """Add what one owner's validator found of a result to its trail; convict where that suffices.
 
-    The caller holds the order's lock.
+    The caller holds the order's lock. Only first opinions on first tries count, each once: the
+    draw gives the same tokens again, and what is generated or judged again was often chosen for
+    its margins.
 
     Args:
-        miner: hotkey of the result's miner.
-        owner: coldkey of the validator.
+        held: the audit lease.
+        audited: the lease of the result that it is on.
         profile: what the samples were judged by; one that is too small adds nothing.
     """
-    node = await lock_node(session, miner)
-    if node is None or not profile.convicts:
+    if held.review is not None or held.unit.parent_id is not None or not profile.convicts:
         return
+    miner, owner = audited.hotkey, held.lease.coldkey
+    node = await lock_node(session, miner)
+    if node is None:
+        return
+    before = await _judged_before(session, held.lease, audited)
     row = await session.get(Trail, (miner, owner))
     trail = evidence.Trail.empty() if row is None else _read(row)
-    for sample in samples:
-        if sample.outcome != "inconclusive":
+    for place, sample in enumerate(samples):
+        if sample.outcome != "inconclusive" and place not in before:
             trail = trail_after(trail, profile, sample.tokens, sample.marks)
     await session.merge(_written(miner, owner, trail))
     await session.flush()
@@ -82,26 +93,36 @@ async def forget(session: AsyncSession, owner: str) -> None:
 
 async def redo_undelivered(store: Store, now_ms: int) -> None:
     """Have everything generated again that convicted miners made and nobody has been given yet."""
-    statement = (
-        select(Unit.id)
-        .join(Lease, col(Lease.id) == col(Unit.result_lease_id))
-        .join(Node, col(Node.hotkey) == col(Lease.hotkey))
-        .join(Order, col(Order.id) == col(Unit.order_id))
-        .where(
-            col(Node.convicted_at_ms).is_not(None),
-            col(Unit.state) == UnitState.CLOSED,
-            col(Unit.outcomes).contains(VERIFIED),
-            col(Order.status) == OrderStatus.IN_PROGRESS,
-        )
-    )
     async with store.read() as session:
-        unit_ids = (await session.exec(statement)).all()
+        unit_ids = (await session.exec(units_of_convicted())).all()
     for unit_id in unit_ids:
         await _redo(store, unit_id, now_ms)
 
 
+async def _judged_before(session: AsyncSession, lease: Lease, audited: Lease) -> set[int]:
+    """Return the places of a result's samples that an audit lease's owner judged earlier."""
+    statement = (
+        select(Verdict.outcomes)
+        .join(Lease, col(Lease.id) == col(Verdict.id))
+        .where(
+            col(Verdict.result_lease_id) == audited.id,
+            col(Verdict.id) != lease.id,
+            col(Lease.coldkey) == lease.coldkey,
+        )
+    )
+    earlier = (await session.exec(statement)).all()
+    return {
+        place
+        for outcomes in earlier
+        for place, letter in enumerate(outcomes)
+        if letter != UNDECIDED
+    }
+
+
 async def _convict(session: AsyncSession, node: Node, policy: Policy, now_ms: int) -> None:
-    validators = await live_nodes(session, NodeRole.VALIDATOR, policy, now_ms)
+    # Not those of these two minutes alone: an owner that restarts still has its say.
+    lately = replace(policy, live_ms=OWNER_MS)
+    validators = await live_nodes(session, NodeRole.VALIDATOR, lately, now_ms)
     living = {validator.coldkey for validator in validators}
     trails = await session.exec(select(Trail).where(col(Trail.miner) == node.hotkey))
     found_by = [row.owner for row in trails.all() if convicts(_read(row))]
@@ -132,6 +153,7 @@ async def _redo(store: Store, unit_id: str, now_ms: int) -> None:
         generate_again(session, order, unit, places, lease.coldkey, now_ms)
         await _end_review(session, lease.id, now_ms)
         session.add_all((order, unit))
+        await life.settle(session, order, now_ms)
     log.info("generated again", unit_id=unit_id, samples=len(places))
     store.announce_news()
 

@@ -8,7 +8,7 @@ from sqlmodel.ext.asyncio.session import AsyncSession
 from gateway.errors import GatewayError
 from gateway.orders.nodes import can_serve
 from gateway.orders.policy import Policy
-from gateway.store.tables import Lease, LeaseState, Node, NodeRole, Order
+from gateway.store.tables import Lease, LeaseState, Node, Order
 
 TAKEN_BEFORE = (LeaseState.ANSWERED, LeaseState.EXPIRED)
 
@@ -34,7 +34,8 @@ async def distrust(session: AsyncSession, owner: str, policy: Policy, now_ms: in
     """Believe an owner's validators nothing for a while."""
     statement = (
         update(Node)
-        .where(col(Node.coldkey) == owner, col(Node.role) == NodeRole.VALIDATOR)
+        # Whatever role it announces just now: it may have been a validator a moment ago.
+        .where(col(Node.coldkey) == owner)
         .values(distrusted_until_ms=now_ms + policy.distrust_ms)
         .execution_options(synchronize_session=False)
     )

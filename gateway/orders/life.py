@@ -1,12 +1,19 @@
 """How an order's generation ends: settled, at the end of its window, or cancelled."""
 
+from sqlmodel import col
 from sqlmodel.ext.asyncio.session import AsyncSession
 
 from gateway.errors import GatewayError
 from gateway.orders import transitions
 from gateway.orders.policy import Policy
 from gateway.orders.reading import BATCH_NOT_FOUND
-from gateway.orders.rows import live_leases, lock_order, open_reviews, units_at_work
+from gateway.orders.rows import (
+    live_leases,
+    lock_order,
+    open_reviews,
+    units_at_work,
+    units_of_convicted,
+)
 from gateway.store.engine import Store
 from gateway.store.tables import (
     Ending,
@@ -15,6 +22,7 @@ from gateway.store.tables import (
     OrderStatus,
     ReviewEnd,
     ReviewState,
+    Unit,
     UnitState,
 )
 
@@ -53,13 +61,16 @@ async def cancel(store: Store, account_id: str, order_id: str, now_ms: int) -> O
 async def settle(session: AsyncSession, order: Order, now_ms: int) -> bool:
     """End a locked order's generation where every sample is verified or missing; say if it did.
 
-    What waits for a second opinion is not delivered before.
+    What waits for a second opinion is not delivered before, nor is what a convicted miner made.
     """
     settled = order.samples_verified + order.samples_missing == order.samples_total
     if order.status != OrderStatus.IN_PROGRESS or not settled:
         return False
     await session.flush()
     if await open_reviews(session, order.id):
+        return False
+    convicted = units_of_convicted().where(col(Unit.order_id) == order.id).limit(1)
+    if (await session.exec(convicted)).first() is not None:
         return False
     await transitions.finalize(session, order.id, Ending.COMPLETED, now_ms)
     return True

@@ -78,7 +78,7 @@ async def live_nodes(
         for node in (await session.exec(statement)).all()
         if may_lease(node.outcomes)
         and node.convicted_at_ms is None
-        and (node.distrusted_until_ms or 0) <= now_ms
+        and (role != NodeRole.VALIDATOR or (node.distrusted_until_ms or 0) <= now_ms)
     ]
 
 

@@ -32,21 +32,35 @@ from scoring.opinions import is_tied, judged_by, overruled, standing
 
 
 async def begin(
-    session: AsyncSession, held: Held, result_lease: Lease, policy: Policy, now_ms: int
+    session: AsyncSession,
+    held: Held,
+    result_lease: Lease,
+    lengths: Sequence[int],
+    policy: Policy,
+    now_ms: int,
 ) -> None:
-    """Let a unit that is judged wait for what the chain draws, or for a second opinion at once."""
+    """Let a unit that is judged wait for what the chain draws, or for a second opinion at once.
+
+    At once where samples are void, and where several were needed to judge it and differ.
+    """
     judges = await _judges_left(session, held.order, result_lease, policy, now_ms)
     void = VOID in held.unit.outcomes
+    opinions = await _opinions(session, result_lease)
+    columns = zip(held.unit.outcomes, *opinions.values(), strict=True)
+    disputed = any(letter == VERIFIED and VOID in found for letter, *found in columns)
     review = Review(
         order_id=held.order.id,
         unit_id=held.unit.id,
         result_lease_id=result_lease.id,
-        state=ReviewState.OPEN if void else ReviewState.AWAITED,
+        state=ReviewState.OPEN if void or disputed else ReviewState.AWAITED,
         created_at_ms=now_ms,
         offered_at_ms=now_ms,
     )
     session.add(review)
-    if not judges:
+    if not judges and disputed:
+        reviewed = Held(held.lease, held.unit, held.order, review)
+        await close(session, reviewed, result_lease, ReviewEnd.ALONE, lengths, policy, now_ms)
+    elif not judges:
         _close(review, ReviewEnd.ALONE, now_ms)
         await remember(session, result_lease.hotkey, VOID * held.unit.outcomes.count(VOID))
 

@@ -9,13 +9,16 @@ from collections.abc import Sequence
 
 from sqlmodel import col, select
 from sqlmodel.ext.asyncio.session import AsyncSession
+from sqlmodel.sql.expression import SelectOfScalar
 
+from gateway.orders.samples import VERIFIED
 from gateway.store.tables import (
     Account,
     Lease,
     LeaseState,
     Node,
     Order,
+    OrderStatus,
     Review,
     ReviewState,
     Unit,
@@ -58,6 +61,22 @@ async def open_reviews(session: AsyncSession, order_id: str) -> Sequence[Review]
         col(Review.order_id) == order_id, col(Review.state) != ReviewState.CLOSED
     )
     return (await session.exec(statement)).all()
+
+
+def units_of_convicted() -> SelectOfScalar[str]:
+    """Return what selects the units whose verified samples a convicted miner made, undelivered."""
+    return (
+        select(Unit.id)
+        .join(Lease, col(Lease.id) == col(Unit.result_lease_id))
+        .join(Node, col(Node.hotkey) == col(Lease.hotkey))
+        .join(Order, col(Order.id) == col(Unit.order_id))
+        .where(
+            col(Node.convicted_at_ms).is_not(None),
+            col(Unit.state) == UnitState.CLOSED,
+            col(Unit.outcomes).contains(VERIFIED),
+            col(Order.status) == OrderStatus.IN_PROGRESS,
+        )
+    )
 
 
 async def live_leases(session: AsyncSession, order_id: str) -> Sequence[Lease]:

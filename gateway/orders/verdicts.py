@@ -66,18 +66,10 @@ async def accept_verdicts(
         held.lease.root = verdicts.root
         letters = "".join(LETTERS[sample.outcome] for sample in verdicts.samples)
         row = _record(held, audited, verdicts, letters, now_ms)
+        session.add(row)
         if held.review is None:
             await _apply(session, held, audited, row, lengths, policy, now_ms)
-        session.add(row)
-        await add_evidence(
-            session,
-            audited.hotkey,
-            held.lease.coldkey,
-            profile,
-            verdicts.samples,
-            policy,
-            now_ms,
-        )
+        await add_evidence(session, held, audited, profile, verdicts.samples, policy, now_ms)
         held.save(session)
         if held.review is not None:
             await reviews.weigh(session, held, audited, lengths, policy, now_ms)
@@ -204,7 +196,7 @@ async def _apply(
     else:
         units.close(unit, now_ms)
         if reviewed:
-            await reviews.begin(session, held, audited, policy, now_ms)
+            await reviews.begin(session, held, audited, lengths, policy, now_ms)
     decided = {place: letter for letter, places in newly.items() for place in places}
     letters = [decided[place] for place in sorted(decided)]
     if reviewed:

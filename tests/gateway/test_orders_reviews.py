@@ -1,6 +1,7 @@
 """Second opinions: drawn by the chain, given by another owner, settled by a third."""
 
 import random
+from dataclasses import replace
 
 import pytest
 from sqlmodel import col
@@ -277,6 +278,53 @@ async def test_a_second_opinion_that_is_given_back_is_offered_again(world, chain
         await background.reap(world.store, lambda: world.now / 1000)
     assert await world.audit(third) is not None
     assert await ending(world) == ["agreed"]
+
+
+async def test_validators_that_differ_on_a_unit_they_share_are_heard(world, chain):
+    # The first could judge one sample alone, the second finds just that one void.
+    world.policy = HARDLY_EVER
+    order = await world.place(PROMPTS)
+    (miner,), (first, second, third) = await nodes(world, 1, 3)
+    await world.generate(miner)
+    await world.audit(first, ["verified", *["inconclusive"] * 3])
+    await world.audit(second, ["void", *["verified"] * 3])
+    await attend(world, chain, blocks=1)
+    assert (await world.order(order)).status == "in_progress"
+    await world.audit(third)
+    assert await ending(world) == ["overruled"]
+    assert await is_distrusted(world, second)
+    assert not await is_distrusted(world, first)
+    assert (await world.order(order)).status == "finalizing"
+
+
+async def test_two_that_differ_on_a_unit_they_share_make_it_anew(world, chain):
+    world.policy = HARDLY_EVER
+    order = await world.place(PROMPTS)
+    (miner,), (first, second) = await nodes(world, 1, 2)
+    await world.generate(miner)
+    await world.audit(first, ["verified", *["inconclusive"] * 3])
+    await world.audit(second, ["void", *["verified"] * 3])
+    assert await ending(world) == ["unresolved"]
+    order = await world.order(order)
+    assert (order.status, order.samples_verified, order.samples_void) == ("in_progress", 3, 1)
+    assert len((await world.lease(miner)).work.samples) == 1
+    assert await record(world, miner) == "vvvv"
+
+
+async def test_no_role_hides_a_validator_that_lied(world, chain):
+    world.policy = HARDLY_EVER
+    await world.place(PROMPTS)
+    (miner,), (liar, second, third) = await nodes(world, 1, 3)
+    await world.generate(miner)
+    await world.audit(liar, "void")
+    # Before the others are asked it calls itself a miner.
+    await world.announce(replace(liar, role="miner"))
+    await world.audit(second)
+    await world.audit(third)
+    assert await ending(world) == ["overruled"]
+    await world.announce(liar)
+    with pytest.raises(GatewayError, match="do not count"):
+        await world.lease_audit(liar)
 
 
 async def test_the_window_ends_reviews_too(world, chain):
