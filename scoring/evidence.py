@@ -96,9 +96,14 @@ def log_factors(
         strata: stratum of each token [tokens]; without effect where the bin is 0.
         bins: bin of each token's margin [tokens].
     """
-    rates = np.array(RATES)[:, None]
-    gains = log_gains(profile)[strata, bins][None, :]
-    return np.logaddexp(np.log1p(-rates), np.log(rates) + gains)
+    return _log_factors(tuple(stratum.tails for stratum in profile.strata))[:, strata, bins]
+
+
+@lru_cache(maxsize=64)
+def _log_factors(bounds: tuple[tuple[int, ...], ...]) -> NDArray[np.float64]:
+    """Return what ``log_factors`` looks up, [rates, strata, BINS]."""
+    rates = np.array(RATES)[:, None, None]
+    return np.logaddexp(np.log1p(-rates), np.log(rates) + _log_gains(bounds))
 
 
 def extend(trail: Trail, factors: NDArray[np.float64]) -> tuple[Trail, NDArray[np.float64]]:

@@ -8,7 +8,7 @@ a profile has one canonical form and a digest.
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 from hashlib import sha256
 from typing import Annotated, Self
 
@@ -122,9 +122,11 @@ class Profile(_Part, frozen=True):
 
     @property
     def tails(self) -> NDArray[np.float64]:
-        """Upper bounds of the probability of bin j or later, shape [strata, BINS]; 1 for j = 0."""
-        bounds = [[ONE, *stratum.tails] for stratum in self.strata]
-        return np.array(bounds, dtype=np.float64) * UNIT
+        """Upper bounds of the probability of bin j or later, shape [strata, BINS]; 1 for j = 0.
+
+        One array for all calls, which cannot be written to.
+        """
+        return _tails(tuple(stratum.tails for stratum in self.strata))
 
     def stratum_of(self, entropy: float) -> int:
         """Return the number of the stratum of a position's entropy, in nats."""
@@ -135,6 +137,14 @@ class Profile(_Part, frozen=True):
         """Return the number of the stratum of each entropy, in nats; shape as given."""
         edges = [stratum.entropy_below_micro or 0 for stratum in self.strata[:-1]]
         return np.searchsorted(np.array(edges), entropies * 1e6, side="right").astype(np.int64)
+
+
+# Kept outside the profiles, whose equality an array among their attributes would break.
+@lru_cache(maxsize=64)
+def _tails(bounds: tuple[tuple[int, ...], ...]) -> NDArray[np.float64]:
+    tails = np.array([[ONE, *row] for row in bounds], dtype=np.float64) * UNIT
+    tails.flags.writeable = False
+    return tails
 
 
 def bin_of(margin: float) -> int:

@@ -58,6 +58,11 @@ class Forward(Protocol):
         """The number of logits in a row, padding rows of the head included."""
         ...
 
+    @property
+    def threads(self) -> int:
+        """Threads that it computes on, as far as it uses the processor; the judging takes as many."""
+        ...
+
     def stack(self) -> Stack:
         """Return what computes here, for verdicts and announcements."""
         ...

@@ -1,8 +1,11 @@
 """Judging claims: the margin of every token, then the evidence over each sample."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
+from itertools import pairwise
 
 import numpy as np
+from numpy.typing import NDArray
 
 from protocol.documents import work_keys
 from protocol.draw.key import key_words
@@ -39,15 +42,23 @@ class _Record:
         self.margins = np.empty(self.claimed.size)
         self.entropies = np.zeros(self.claimed.size, dtype=np.float32)
 
-    def enter(self, forward: Forward, work: Work, rows: Rows) -> None:
-        """Judge some rows and enter what they show."""
-        places = self.starts[rows.claims] + rows.places
+    def enter(self, forward: Forward, work: Work, rows: Rows, pool: Executor) -> None:
+        """Judge some rows, on all threads, and enter what they show."""
         logits = forward.logits(rows.hidden)
+        bounds = np.linspace(0, len(rows.places), forward.threads + 1).astype(int).tolist()
+        parts = [slice(*pair) for pair in pairwise(bounds)]
+        list(pool.map(lambda part: self._enter_part(logits[part], work, rows, part), parts))
+        self.open -= np.bincount(rows.claims, minlength=self.open.size)
+
+    def _enter_part(self, logits: NDArray[np.float32], work: Work, rows: Rows, part: slice) -> None:
+        """Judge ``part`` of the rows, of which these are the logits, and enter what they show."""
+        claims, positions = rows.claims[part], rows.places[part]
+        places = self.starts[claims] + positions
         drawn, margins = judge_rows(
             logits,
             self.claimed[places],
-            self.keys[rows.claims],
-            rows.places.astype(np.uint32),
+            self.keys[claims],
+            positions.astype(np.uint32),
             work.sampling,
             work.vocabulary_size,
         )
@@ -57,7 +68,6 @@ class _Record:
         if odd.size:
             shown = logits[odd, : work.vocabulary_size]
             self.entropies[places[odd]] = entropies(shown, work.sampling.temperature)
-        self.open -= np.bincount(rows.claims, minlength=self.open.size)
 
     def verdict(self, number: int) -> SampleVerdict:
         """Return the verdict on a sample of which every token is entered."""
@@ -118,14 +128,16 @@ def judge(
     check_work(work, forward.vocabulary_size)
     record = _Record(work, samples, profile)
     claims = [Claim(work.samples[index].prompt, ids) for index, ids in samples.items()]
-    for rows in forward.hidden(work.prompts, claims, pack_tokens):
-        for start, stop in _chunks(len(rows.places), forward.vocabulary_size):
-            part = Rows(rows.hidden[start:stop], rows.claims[start:stop], rows.places[start:stop])
-            record.enter(forward, work, part)
-            progress(stop - start)
-        for number in np.unique(rows.claims):
-            if record.open[number] == 0:
-                yield record.indices[number], record.verdict(number)
+    with ThreadPoolExecutor(forward.threads) as pool:
+        for rows in forward.hidden(work.prompts, claims, pack_tokens):
+            for start, stop in chunks(len(rows.places), forward.vocabulary_size):
+                part = slice(start, stop)
+                table = Rows(rows.hidden[part], rows.claims[part], rows.places[part])
+                record.enter(forward, work, table, pool)
+                progress(stop - start)
+            for number in np.unique(rows.claims):
+                if record.open[number] == 0:
+                    yield record.indices[number], record.verdict(number)
 
 
 def compile_ahead() -> None:
@@ -137,7 +149,8 @@ def compile_ahead() -> None:
         judge_rows(logits, ids, np.ones((2, 4), np.uint32), np.zeros(2, np.uint32), sampling, 32)
 
 
-def _chunks(rows: int, vocabulary: int) -> Iterator[tuple[int, int]]:
+def chunks(rows: int, vocabulary: int) -> Iterator[tuple[int, int]]:
+    """Yield the bounds of the rows whose logits stand in memory together."""
     size = max(1, LOGITS_BYTES // (4 * vocabulary))
     for start in range(0, rows, size):
         yield start, min(start + size, rows)

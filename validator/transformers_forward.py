@@ -47,6 +47,11 @@ class TransformersForward:
         """The number of logits in a row, padding rows of the head included."""
         return self._weight.shape[0]
 
+    @property
+    def threads(self) -> int:
+        """How many threads it computes on; see ``Forward.threads``."""
+        return torch.get_num_threads()
+
     def stack(self) -> Stack:
         """Return what computes here, for verdicts and announcements."""
         return Stack(

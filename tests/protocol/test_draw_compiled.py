@@ -11,9 +11,9 @@ import pytest
 HOUSE = Path(__file__).parents[2] / "protocol"
 NOISE = """
 import numpy as np
-from protocol.draw import numba_form
+from protocol.draw import numba_form, numba_loops
 print(len(numba_form.gumbel_of(np.zeros(4, np.uint32), 0, np.arange(3))))
-print(numba_form._gumbel_of.stats.cache_path)
+print(numba_loops.gumbel_of.stats.cache_path)
 """
 
 

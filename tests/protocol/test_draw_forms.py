@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from protocol.draw import numba_form, reference, torch_form
+from protocol.draw import numba_form, numba_loops, reference, torch_form
 from protocol.draw.key import key_words
 from protocol.sampling import Sampling
 
@@ -201,5 +201,5 @@ def test_kth_largest(row: np.ndarray, share: float):
 @given(exponents=arrays(np.float64, 256, elements=st.floats(-800, 0)))
 def test_plain_arithmetic_exponentials(exponents: np.ndarray):
     sums = np.zeros(256)
-    numba_form._add_exponentials(exponents.copy(), np.empty(256), sums)
+    numba_loops.add_exponentials(exponents.copy(), np.empty(256), sums)
     assert sums == pytest.approx(np.exp(np.maximum(exponents, -700)), rel=1e-15)

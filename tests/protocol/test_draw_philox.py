@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import kstest
 
-from protocol.draw import numba_form, torch_form
+from protocol.draw import numba_form, numba_loops, torch_form
 from protocol.draw.key import key_words
 from protocol.draw.noise import gumbel, gumbel_of_words, noise_words
 from protocol.draw.philox import philox4x32
@@ -40,7 +40,7 @@ def test_philox_gives_the_published_words(counter: str, key: str, expected: str)
 def test_compiled_philox_gives_the_published_words(counter: str, key: str, expected: str):
     x0, x1, x2, x3 = (np.uint64(word) for word in words(counter))
     k0, k1 = (np.uint64(word) for word in words(key))
-    found = numba_form._philox(x0, x1, k0, k1, x2, x3)
+    found = numba_loops._philox(x0, x1, k0, k1, x2, x3)
     assert [word & 0xFFFFFFFF for word in found] == words(expected).tolist()
 
 
@@ -59,7 +59,7 @@ def test_noise_of_a_word(word: int, expected: float):
     assert gumbel_of_words(np.array([word], dtype=np.uint32))[0] == pytest.approx(
         expected, abs=1e-9
     )
-    assert numba_form._gumbel(np.uint32(word)) == pytest.approx(expected, abs=1e-9)
+    assert numba_loops._gumbel(np.uint32(word)) == pytest.approx(expected, abs=1e-9)
     assert torch_form._gumbel_of_words(torch.tensor(word)).item() == pytest.approx(
         expected, abs=1e-9
     )
@@ -115,11 +115,11 @@ def test_no_word_past_the_limit_reaches_the_best(
 ):
     score = logit + temperature * gumbel_of_words(np.array([word], dtype=np.uint32))[0]
     best = score - abs(gap) * temperature * (gap > 0)
-    limit = numba_form._word_limit(logit + below, best, temperature)
+    limit = numba_loops._word_limit(logit + below, best, temperature)
     assert word <= limit
 
 
 def test_the_limit_excludes_what_cannot_win():
-    assert numba_form._word_limit(0.0, 30.0, 1.0) == -1
-    assert numba_form._word_limit(0.0, 10.0, 1.0) == pytest.approx(2**32 * np.exp(-10), rel=1e-5)
-    assert numba_form._word_limit(1.0, 0.0, 1.0) == 2**32 - 1
+    assert numba_loops._word_limit(0.0, 30.0, 1.0) == -1
+    assert numba_loops._word_limit(0.0, 10.0, 1.0) == pytest.approx(2**32 * np.exp(-10), rel=1e-5)
+    assert numba_loops._word_limit(1.0, 0.0, 1.0) == 2**32 - 1

@@ -212,6 +212,10 @@ class Watched:
     def vocabulary_size(self) -> int:
         return self._forward.vocabulary_size
 
+    @property
+    def threads(self) -> int:
+        return 3
+
     def stack(self) -> Stack:
         return self._forward.stack()
 
