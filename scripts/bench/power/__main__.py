@@ -3,7 +3,7 @@
 import json
 import sys
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -30,7 +30,7 @@ from scripts.bench.power.cheats import (
     runner_up,
 )
 from scripts.bench.power.shown import draw_power, table
-from scripts.bench.power.streams import Power, power
+from scripts.bench.power.streams import RUNS, Power, power
 from scripts.calibrate.measure import Seen
 from scripts.calibrate.orders import SAMPLINGS
 from scripts.tiny_model import WEIGHTS
@@ -39,7 +39,8 @@ from validator.transformers_forward import load
 MODEL, REVISION = "reliquary/tiny-qwen3", "0" * 40
 BOTH = ("T 1", "T .6, top_k 20, top_p .95")
 PREFIX_TOKENS = 16_000
-QUICK_CHEATS = ("four-bit-weights", "own-random-numbers", "temperature")
+QUICK_CHEATS = ("four-bit-weights", "own-random-numbers")
+QUICK_TOKENS, QUICK_RUNS, QUICK_SHAPE = 1_500, 20, (16, 4)
 
 
 def command(
@@ -59,9 +60,11 @@ def command(
     given = None if profile is None else Profile.model_validate_json(profile.read_text())
     kinds = [*QUICK_CHEATS] if quick else [*ENGINE_CHEATS]
     for sampling in BOTH:
-        bench = Bench(WEIGHTS, facts, engine, dtype, forward, sampling, 3_000 if quick else tokens)
+        bench = Bench(WEIGHTS, facts, engine, dtype, forward, sampling, tokens)
+        if quick:
+            bench = replace(bench, tokens=QUICK_TOKENS, shape=QUICK_SHAPE)
         try:
-            found = _measured(bench, kinds, given)
+            found = _measured(bench, kinds, given, QUICK_RUNS if quick else RUNS)
         except EngineError as error:
             sys.exit(f"error: {error}")
         console.print(table(sampling, found))
@@ -76,7 +79,7 @@ def command(
             sys.exit(f"error: not found within the tokens at hand: {', '.join(missed)}")
 
 
-def _measured(bench: Bench, kinds: list[str], given: Profile | None) -> dict[str, Power]:
+def _measured(bench: Bench, kinds: list[str], given: Profile | None, runs: int) -> dict[str, Power]:
     """Return the power over each cheat by its name, honest samples first."""
     sampling = Sampling.model_validate(SAMPLINGS[bench.sampling] | {"max_tokens": 1})
     if "top_p" not in SAMPLINGS[bench.sampling]:
@@ -86,7 +89,7 @@ def _measured(bench: Bench, kinds: list[str], given: Profile | None) -> dict[str
         good = honest(bench)
         profile = given or chosen(bench.facts.model, good.stack, bench.forward.stack())
         bar.advance(task)
-        found = {"honest": power(profile, good.seen)}
+        found = {"honest": power(profile, good.seen, runs=runs)}
         other = claimed(bench, good, redrawn(sampling))
         bar.advance(task)
         flips = claimed(bench, good, runner_up(sampling))
@@ -94,11 +97,11 @@ def _measured(bench: Bench, kinds: list[str], given: Profile | None) -> dict[str
         ends = claimed(bench, good, early_end(bench.facts.end_ids[0]))
         bar.advance(task)
         for name, samples in _streams(good.seen, other, flips, ends):
-            found[name] = power(profile, samples)
+            found[name] = power(profile, samples, runs=runs)
         prefix = good.seen[: max(1, PREFIX_TOKENS * len(good.seen) // bench.tokens)]
-        found["wrong seed after an honest prefix"] = power(profile, other, prefix)
+        found["wrong seed after an honest prefix"] = power(profile, other, prefix, runs)
         for kind in kinds:
-            found[ENGINE_CHEATS[kind]] = power(profile, cheat(bench, kind))
+            found[ENGINE_CHEATS[kind]] = power(profile, cheat(bench, kind), runs=runs)
             bar.advance(task)
     return found
 
@@ -115,8 +118,8 @@ def _streams(
 
 
 def _missed(found: dict[str, Power]) -> list[str]:
-    """Return the cheats that a wrong seed's or 4-bit weights' evidence should not have let by."""
-    sure = ("wrong seed", "4-bit weights", "temperature x .7")
+    """Return the cheats that no profile may let by, and that this one did."""
+    sure = ("wrong seed", "wrong seed after an honest prefix")
     return [
         name for name in sure if name in found and found[name].needed[1e6].median == float("inf")
     ]

@@ -20,7 +20,6 @@ from scripts.calibrate.orders import orders
 from scripts.cheats.kinds import factory_path
 from validator.forward import Forward
 
-SHAPE = (64, 8)
 MAX_TOKENS = 192
 # Another key than the order's: what a miner's own random numbers are.
 SALT = np.uint32(0x5EED)
@@ -53,6 +52,7 @@ class Bench:
         forward: the model as the validator has it.
         sampling: the name of the sampling in ``scripts.calibrate.orders.SAMPLINGS``.
         tokens: of every set of samples, at least.
+        shape: samples a unit, and how many of them a prompt has.
     """
 
     folder: Path
@@ -62,6 +62,7 @@ class Bench:
     forward: Forward
     sampling: str
     tokens: int
+    shape: tuple[int, int] = (64, 8)
 
 
 @dataclass(frozen=True)
@@ -182,7 +183,12 @@ async def _generate(bench: Bench, factory: str, seed: int) -> Honest:
     works: list[tuple[Work, list[list[int]]]] = []
     found: list[Seen] = []
     ordered = orders(
-        bench.folder, bench.facts, MAX_TOKENS, seed, samplings=[bench.sampling], shapes=[SHAPE]
+        bench.folder,
+        bench.facts,
+        MAX_TOKENS,
+        seed,
+        samplings=[bench.sampling],
+        shapes=[bench.shape],
     )
     with tempfile.TemporaryDirectory() as logs:
         process = await EngineProcess.start(
