@@ -61,8 +61,8 @@ class KeptLeases:
         return found
 
     def prune(self, now: float) -> None:
-        """Remove the leases that are over for long; ``now`` in Unix seconds."""
-        for path in self._folder.glob("*.over.json"):
+        """Remove leases that are over for long, and drafts of a killed run; ``now`` in Unix s."""
+        for path in [*self._folder.glob("*.over.json"), *self._folder.glob(".*.draft")]:
             if path.stat().st_mtime < now - KEEP_SECONDS:
                 path.unlink()
 
@@ -70,12 +70,19 @@ class KeptLeases:
         return self._folder / f"{lease_id}.{kind}.json"
 
     def _write(self, path: Path, message: Message) -> None:
-        descriptor, draft = tempfile.mkstemp(dir=self._folder, prefix=".", suffix=".draft")
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(message.model_dump_json().encode())
-            file.flush()
-            os.fsync(file.fileno())
-        Path(draft).replace(path)
+        """Write a message down whole; where the disk refuses, say so: the work itself goes on."""
+        draft = None
+        try:
+            descriptor, draft = tempfile.mkstemp(dir=self._folder, prefix=".", suffix=".draft")
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(message.model_dump_json().encode())
+                file.flush()
+                os.fsync(file.fileno())
+            Path(draft).replace(path)
+        except OSError as error:
+            log.error("not kept: a restart loses it", path=str(path), reason=error.strerror)
+            if draft is not None:
+                Path(draft).unlink(missing_ok=True)
 
 
 def _read(path: Path, kind: type[M]) -> M | None:

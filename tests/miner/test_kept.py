@@ -1,9 +1,12 @@
 """What a miner keeps on disk until the gateway has taken it."""
 
 import os
+import resource
+import signal
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from miner.ahead import is_near_end
 from miner.kept import KEEP_SECONDS, KeptLeases
@@ -58,6 +61,35 @@ def test_a_damaged_file_is_left_out(tmp_path: Path, lease: Lease):
     os.truncate(path, 100)
     assert kept.left() == []
     assert kept.left() == []
+
+
+def test_a_full_disk_is_told_and_stops_no_work(tmp_path: Path, lease: Lease):
+    kept = KeptLeases(tmp_path / "leases")
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    try:
+        # A file that may not grow fails in the write, as it does where no room is left.
+        resource.setrlimit(resource.RLIMIT_FSIZE, (16, limits[1]))
+        with capture_logs() as logs:
+            kept.keep(lease)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        signal.signal(signal.SIGXFSZ, handler)
+    assert [line["event"] for line in logs] == ["not kept: a restart loses it"]
+    assert list((tmp_path / "leases").iterdir()) == []
+    kept.end(lease.lease_id)
+    kept.keep(lease)
+    assert kept.left() == [(lease, None)]
+
+
+def test_a_draft_of_a_killed_run_is_removed(tmp_path: Path):
+    kept = KeptLeases(tmp_path)
+    draft = tmp_path / ".x.draft"
+    draft.write_bytes(b"{")
+    kept.prune(draft.stat().st_mtime + KEEP_SECONDS - 1)
+    assert draft.exists()
+    kept.prune(draft.stat().st_mtime + KEEP_SECONDS + 1)
+    assert not draft.exists()
 
 
 @pytest.mark.parametrize(
