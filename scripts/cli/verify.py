@@ -22,6 +22,9 @@ def verify(
     gateway_hotkey: Annotated[
         str | None, typer.Option(help="The hotkey that the gateway must have signed with.")
     ] = None,
+    model: Annotated[
+        str | None, typer.Option(help="What you ordered, NAME or NAME@COMMIT.")
+    ] = None,
     validator_hotkeys: Annotated[
         list[str] | None,
         typer.Option(
@@ -60,6 +63,7 @@ def verify(
                 delivery,
                 input_file,
                 gateway=gateway_hotkey,
+                model=model,
                 validators=validators,
                 own_model=model_folder,
                 progress=progress,
@@ -70,7 +74,12 @@ def verify(
         sys.exit(1)
     except Uncheckable as error:
         raise Failure(f"cannot be checked: {error}", WRONG_USE) from error
-    assurance = Assurance(gateway_hotkey is not None, validators is not None, audited)
+    assurance = Assurance(
+        gateway_given=gateway_hotkey is not None,
+        model_given=model is not None,
+        validators_given=validators is not None,
+        audited=audited,
+    )
     for line in summary(report, assurance):
         typer.echo(line)
     typer.echo("\nALL HOLDS.")

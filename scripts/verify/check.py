@@ -22,7 +22,7 @@ from protocol.manifest import FILES, MANIFEST, Counts, ManifestStatement
 from protocol.receipts import SampleReceipt
 from scripts.verify.discrepancy import Discrepancy, difference
 from scripts.verify.files import DeliveryFile
-from scripts.verify.manifest import read_manifest
+from scripts.verify.manifest import check_model, read_manifest
 from scripts.verify.prompts import (
     ExpectedLine,
     digest_of,
@@ -46,6 +46,7 @@ def verify(
     input_path: Path,
     *,
     gateway: str | None = None,
+    model: str | None = None,
     validators: frozenset[str] | None = None,
     own_model: Path | None = None,
     progress: Progress | None = None,
@@ -56,6 +57,7 @@ def verify(
         delivery: the folder with ``manifest.json`` and the files that it names.
         input_path: the file that was ordered.
         gateway: the hotkey that must have signed; None takes the one that the delivery names.
+        model: NAME or NAME@COMMIT, what was ordered; None takes what the delivery names.
         validators: the hotkeys that may have judged; None allows any.
         own_model: a folder with the pinned model's files; None fetches those of the commit.
         progress: told how far the check is.
@@ -66,6 +68,7 @@ def verify(
     """
     manifest = read_manifest(delivery, gateway)
     statement = manifest.statement
+    check_model(statement, model)
     ordered = digest_of(input_path)
     folder = model_folder(statement, own_model)
     with tempfile.TemporaryDirectory(prefix="reliquary-verify-") as work:

@@ -4,8 +4,8 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from protocol.manifest import MANIFEST, MAX_MANIFEST_BYTES, Manifest
-from scripts.verify.discrepancy import Discrepancy, validation_fault
+from protocol.manifest import MANIFEST, MAX_MANIFEST_BYTES, Manifest, ManifestStatement
+from scripts.verify.discrepancy import Discrepancy, difference, validation_fault
 from scripts.verify.files import read_whole
 
 
@@ -35,3 +35,20 @@ def read_manifest(folder: Path, gateway: str | None) -> Manifest:
     if manifest.encoded() != content:
         raise Discrepancy(MANIFEST, "is not in its canonical form")
     return manifest
+
+
+def check_model(statement: ManifestStatement, ordered: str | None) -> None:
+    """Check that the model is the one that was ordered, before any file of it is fetched.
+
+    Args:
+        statement: of the manifest.
+        ordered: NAME or NAME@COMMIT; None takes any.
+
+    Raises:
+        Discrepancy: it is another model, or another commit.
+    """
+    name, _, revision = (ordered or statement.model).partition("@")
+    due = {"model": name, "revision": revision or statement.revision}
+    stated = {"model": statement.model, "revision": statement.revision}
+    if (found := difference(due, stated)) is not None:
+        raise Discrepancy(MANIFEST, found[1], field=f"statement.{found[0]}")

@@ -64,6 +64,7 @@ class Assurance:
     """
 
     gateway_given: bool
+    model_given: bool
     validators_given: bool
     audited: int | None
 
@@ -173,6 +174,11 @@ def _not_proved(report: Report, assurance: Assurance) -> Iterator[str]:
         yield (
             "That the gateway is the one you ordered from: its hotkey was taken from the delivery. "
             "Give the expected one with --gateway-hotkey."
+        )
+    if not assurance.model_given:
+        yield (
+            "That the model is the one you ordered: it was taken from the delivery, and so was "
+            "its commit. Give them with --model NAME@COMMIT."
         )
     if not assurance.validators_given:
         yield (

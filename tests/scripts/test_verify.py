@@ -211,13 +211,27 @@ def test_completions_hold(tmp_path: Path):
 
 def test_the_summary_says_what_is_not_proved(case: Case):
     report = case.verify()
-    bare = "\n".join(summary(report, Assurance(False, False, None)))
-    for word in ("--audit", "seed only once", "--gateway-hotkey", "--validator-hotkeys"):
+    bare = "\n".join(summary(report, Assurance(False, False, False, None)))
+    for word in ("--audit", "seed only once", "--gateway-hotkey", "--model", "--validator-hotkeys"):
         assert word in bare
     assert '"q3": 0 of 2 samples' in bare
-    full = "\n".join(summary(report, Assurance(True, True, 12)))
+    full = "\n".join(summary(report, Assurance(True, True, True, 12)))
     assert "--" not in full
     assert "All 12 tokens were drawn again" in full
+
+
+def test_another_model_than_was_ordered_is_found(case: Case):
+    statement = read_manifest(case.delivery, None).statement
+    for ordered in (statement.model, f"{statement.model}@{statement.revision}"):
+        case.verify(model=ordered)
+    for ordered, field in (
+        ("nobody/other", "model"),
+        (f"nobody/other@{statement.revision}", "model"),
+        (f"{statement.model}@{'0' * 40}", "revision"),
+    ):
+        with pytest.raises(Discrepancy, match="is ") as found:
+            case.verify(model=ordered)
+        assert (found.value.file, found.value.field) == (MANIFEST, f"statement.{field}")
 
 
 def test_every_leaf_of_the_manifest_is_bound(case: Case, copy: Path):
