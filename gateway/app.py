@@ -23,7 +23,6 @@ from gateway.api import (
 )
 from gateway.api.bodies import BodyGuard
 from gateway.api.documented import describe
-from gateway.api.locks import KeyLocks
 from gateway.api.middleware import FloodGate, RequestLog
 from gateway.api.multipart import MAX_OVERHEAD
 from gateway.api.rates import AtOnce, BodyBudget, RateLimit
@@ -31,12 +30,14 @@ from gateway.api.state import State, StateOf
 from gateway.catalog.lookup import Catalog
 from gateway.errors import GatewayError
 from gateway.intake.pool import IntakePool
+from gateway.key_locks import KeyLocks
 from gateway.lock import sole_user
 from gateway.neurons import Neurons
 from gateway.orders import background
 from gateway.settings import GatewaySettings
 from gateway.store.engine import Store
 from gateway.store.objects import open_objects
+from gateway.workers import WorkerPool
 from protocol.chain.base import Chain
 from protocol.keys import load_or_create_hotkey
 from protocol.repository import download
@@ -49,10 +50,14 @@ OPENRELAY_MOUNT = "/v1"
 MAX_RESULT_BYTES = 64 * 1024 * 1024
 MAX_VERDICTS_BYTES = 16 * 1024 * 1024
 MAX_BODY_BYTES = 1024 * 1024
+# A node's client waits no longer for its answer; reading the largest result takes a tenth of it.
+READING_SECONDS = 30.0
 # All bodies of nodes that are held before their sender is proven.
 BODY_BUDGET_BYTES = 8 * MAX_RESULT_BYTES
 # Each holds a piece of its file in memory while its reader is slow.
 DOWNLOADS_AT_ONCE = 32
+# Of one account; its files are read one after another.
+CREATIONS_AT_ONCE = 20
 NODE_REQUESTS_PER_SECOND = 20.0
 NODE_BURST = 100
 
@@ -114,14 +119,16 @@ async def opened(
     keypair = load_or_create_hotkey(settings.hotkey)
     objects = open_objects(settings.objects_url)
     intake = IntakePool(settings.intake_workers)
+    readers = WorkerPool(1, READING_SECONDS, READING_SECONDS, "gateway_busy")
     catalog = Catalog(read_in=intake.run)
     store = await Store.open(settings.database_url.get_secret_value(), objects)
     try:
-        async with intake:
+        async with intake, readers:
             state = State(
                 settings=settings,
                 store=store,
                 intake=intake,
+                readers=readers,
                 catalog=catalog,
                 keypair=keypair,
                 neurons=Neurons(chain, clock),
@@ -129,7 +136,8 @@ async def opened(
                 random_bits=secrets.randbits,
                 node_rates=RateLimit(NODE_REQUESTS_PER_SECOND, NODE_BURST, time.monotonic),
                 body_budget=BodyBudget(BODY_BUDGET_BYTES),
-                creations=KeyLocks(),
+                creations=AtOnce(CREATIONS_AT_ONCE, "batches"),
+                twins=KeyLocks(),
                 uploads=AtOnce(settings.uploads_at_once, "uploads"),
                 downloads=AtOnce(DOWNLOADS_AT_ONCE, "downloads"),
             )

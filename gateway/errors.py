@@ -4,6 +4,8 @@
 ``server_error`` without details.
 """
 
+from pydantic import ValidationError
+
 
 class GatewayError(Exception):
     """A refusal with an HTTP status, a machine code and a message that says what to do.
@@ -27,10 +29,22 @@ class GatewayError(Exception):
         retry_after: int | None = None,
         final: bool = False,
     ) -> None:
-        super().__init__(message)
+        # All of these make the error again where another process raised it.
+        super().__init__(status, code, message, param)
         self.status = status
         self.code = code
         self.message = message
         self.param = param
         self.retry_after = retry_after
         self.final = final
+
+    def __str__(self) -> str:
+        return self.message
+
+
+def invalid_message(kind: str, error: ValidationError) -> GatewayError:
+    """Return the refusal of a node's message of ``kind``, with the path of the member at fault."""
+    first = error.errors(include_input=False, include_url=False, include_context=False)[0]
+    place = ".".join(str(part) for part in first["loc"])
+    where = f"{kind}.{place}" if place else kind
+    return GatewayError(400, "invalid_message", f"{where}: {first['msg']}", place or None)

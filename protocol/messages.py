@@ -194,11 +194,8 @@ class LeaseRecord(Message):
     signature: Signature
 
 
-class AuditLease(Message):
-    """An audit lease: the work, the terms it was leased by, and what a miner claims for it.
-
-    Heartbeats renew it from ``expires_at`` on, but never past ``ends_at``.
-    """
+class AuditTerms(Message):
+    """An audit lease without what is to be judged."""
 
     lease_id: Identifier
     attempt: Annotated[int, Field(ge=1, strict=True)]
@@ -208,6 +205,14 @@ class AuditLease(Message):
     work: Work
     miner: Hotkey
     record: LeaseRecord
+
+
+class AuditLease(AuditTerms):
+    """An audit lease: the work, the terms it was leased by, and what a miner claims for it.
+
+    Heartbeats renew it from ``expires_at`` on, but never past ``ends_at``.
+    """
+
     result: Result
 
 

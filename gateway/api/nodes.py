@@ -1,20 +1,21 @@
 """``/nodes/v1``: what miners and validators call (``docs/wire.md``)."""
 
+import asyncio
 from typing import Annotated
 
 from fastapi import APIRouter, Path
-from fastapi.responses import Response
+from fastapi.responses import Response, StreamingResponse
 
 from gateway.api.signed import Signed
-from gateway.api.state import StateOf
+from gateway.api.state import State, StateOf
 from gateway.orders import dispatch, results, verdicts
+from gateway.orders.auditing import AuditGrant
 from protocol.messages import (
     Announcement,
     GatewayIdentity,
     Heartbeat,
     LeaseRequest,
     Message,
-    Result,
     Verdicts,
 )
 
@@ -49,11 +50,14 @@ async def lease(call: Signed, state: StateOf) -> Response:
     """Lease a unit to generate or to audit, by the role asked for; 204 when none waits."""
     request = await call.read(LeaseRequest)
     call.require(request.role)
-    grant = dispatch.lease_generation if request.role == "miner" else dispatch.lease_audit
-    granted = await grant(
-        state.store, state.keypair, call.hotkey, request, state.settings.policy, state.now_ms()
-    )
-    return Response(status_code=204) if granted is None else _answer(granted)
+    whose = (state.store, state.keypair, call.hotkey, request, state.settings.policy)
+    if request.role == "validator":
+        granted = await dispatch.lease_audit(*whose, state.now_ms())
+        return Response(status_code=204) if granted is None else await _audit(granted, state)
+    lease = await dispatch.lease_generation(*whose, state.now_ms())
+    if lease is None:
+        return Response(status_code=204)
+    return _json(await asyncio.to_thread(lease.model_dump_json))
 
 
 @router.post("/leases/{lease_id}/heartbeat")
@@ -71,9 +75,8 @@ async def result(lease_id: LeaseId, call: Signed, state: StateOf) -> Response:
     """Take the tokens of a unit."""
     # Reading a long body costs far more than asking first whether it can be an answer at all.
     await results.check_length(state.store, call.hotkey, lease_id, len(call.body))
-    message = await call.read(Result)
     receipt = await results.accept_result(
-        state.store, call.hotkey, lease_id, message, state.now_ms()
+        state.store, state.readers, call.hotkey, lease_id, call.body, state.now_ms()
     )
     return _answer(receipt)
 
@@ -96,6 +99,16 @@ async def release(lease_id: LeaseId, call: Signed, state: StateOf) -> Response:
     return Response(status_code=204)
 
 
+async def _audit(granted: AuditGrant, state: State) -> Response:
+    size, pieces = await granted.encoded(state.store.objects)
+    headers = {"Content-Length": str(size)}
+    return StreamingResponse(pieces, headers=headers, media_type="application/json")
+
+
 def _answer(message: Message) -> Response:
     # Messages are valid by construction; passing them through FastAPI would check them again.
-    return Response(message.model_dump_json(), media_type="application/json")
+    return _json(message.model_dump_json())
+
+
+def _json(text: str) -> Response:
+    return Response(text, media_type="application/json")

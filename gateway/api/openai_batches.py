@@ -13,7 +13,14 @@ from gateway.api.create_batch import (
 )
 from gateway.api.documented import CREATE_BATCH_BODY, answers, with_scope
 from gateway.api.models import Batch, BatchList
-from gateway.api.ordering import cancel_order, create_order, find_order, page_of_orders, shown
+from gateway.api.ordering import (
+    all_shown,
+    cancel_order,
+    create_order,
+    find_order,
+    page_of_orders,
+    shown,
+)
 from gateway.api.requests import Cursor, PageLimit, given_once, json_bytes
 from gateway.api.sources import UploadedFile
 from gateway.api.state import StateOf
@@ -54,7 +61,7 @@ async def list_batches(
 ) -> BatchList:
     """Return a page of batches, newest first."""
     rows, has_more = await page_of_orders(state, principal.account_id, limit, after)
-    data = [await shown(state, row) for row in rows]
+    data = await all_shown(state, rows)
     return BatchList(
         object="list",
         data=data,

@@ -20,7 +20,14 @@ from gateway.api.openrelay_objects import (
     openrelay_batch,
     page_ends,
 )
-from gateway.api.ordering import cancel_order, create_order, find_order, page_of_orders, shown
+from gateway.api.ordering import (
+    all_shown,
+    cancel_order,
+    create_order,
+    find_order,
+    page_of_orders,
+    shown,
+)
 from gateway.api.requests import Cursor, PageLimit, given_once
 from gateway.api.sources import InlineRequests, UploadedFile, received_create
 from gateway.api.state import State, StateOf
@@ -67,7 +74,8 @@ async def list_batches(
 ) -> OpenRelayBatchList:
     """Return a page of batches, newest first."""
     rows, has_more = await page_of_orders(state, principal.account_id, limit, after)
-    data = [await _shown(state, row) for row in rows]
+    batches = await all_shown(state, rows)
+    data = [openrelay_batch(batch, row) for batch, row in zip(batches, rows, strict=True)]
     ends = page_ends([batch.id for batch in data])
     return OpenRelayBatchList(object="list", data=data, has_more=has_more, **ends)
 

@@ -17,7 +17,7 @@ from gateway.api.state import State
 from gateway.errors import GatewayError
 from gateway.orders import life, reading
 from gateway.orders.placing import Placement, find_idempotent, place
-from gateway.orders.queue import place_in_line
+from gateway.orders.queue import Place, places_in_line
 from gateway.orders.quote import Quote, QuoteRequest, quote
 from gateway.orders.quotes import count_quote
 from gateway.store.tables import Dialect, Order, OrderStatus
@@ -42,16 +42,18 @@ async def create_order(
     """Quote an input and order it; a request with a known idempotency key gets its order.
 
     Raises:
-        GatewayError: by the contract's precedence.
+        GatewayError: 429 where the account creates too many at once; else by the contract's
+            precedence.
     """
-    if idempotency_key is None:
-        return await _create(state, account_id, wanted, source, None, dialect)
-    # A twin that comes while the first is at work waits here, and then finds its batch.
-    async with state.creations.hold((account_id, idempotency_key)):
-        order = await find_idempotent(state.store, account_id, idempotency_key, wanted.digest)
-        if order is None:
-            order = await _create(state, account_id, wanted, source, idempotency_key, dialect)
-    return order
+    with state.creations.enter(account_id):
+        if idempotency_key is None:
+            return await _create(state, account_id, wanted, source, None, dialect)
+        # A twin that comes while the first is at work waits here, and then finds its batch.
+        async with state.twins.hold((account_id, idempotency_key)):
+            order = await find_idempotent(state.store, account_id, idempotency_key, wanted.digest)
+            if order is None:
+                order = await _create(state, account_id, wanted, source, idempotency_key, dialect)
+        return order
 
 
 async def find_order(state: State, account_id: str, batch_id: str) -> Order:
@@ -95,19 +97,29 @@ async def page_of_orders(
 
 async def shown(state: State, order: Order) -> Batch:
     """Return an order as the contract's batch, with its place in line while it waits."""
-    if order.status != OrderStatus.VALIDATING:
-        return batch_object(order, None)
-    place = await place_in_line(state.store, order, state.settings.policy, state.now_ms())
+    (batch,) = await all_shown(state, [order])
+    return batch
+
+
+async def all_shown(state: State, orders: Sequence[Order]) -> list[Batch]:
+    """Return ``shown`` of each order, looking at the line once."""
+    waiting = [order for order in orders if order.status == OrderStatus.VALIDATING]
+    places = await places_in_line(state.store, waiting, state.settings.policy, state.now_ms())
+    return [batch_object(order, _queue(places.get(order.id))) for order in orders]
+
+
+def _queue(place: Place | None) -> Queue | None:
+    if place is None:
+        return None
     start = None
     if place.start_at_ms is not None:
         moment = datetime.fromtimestamp(place.start_at_ms // 1000, UTC)
         start = moment.strftime("%Y-%m-%dT%H:%M:%SZ")
-    queue = Queue(
+    return Queue(
         queue_position=place.position,
         estimated_start_at=start,
         reason="waiting_for_capacity" if place.waits_for_capacity else None,
     )
-    return batch_object(order, queue)
 
 
 async def _create(
@@ -120,7 +132,7 @@ async def _create(
 ) -> Order:
     policy = state.settings.policy
     async with source.on_disk() as found:
-        quoted = await _quote(state, wanted, found.path)
+        quoted = await _quote(state, account_id, wanted, found.path)
         try:
             await count_quote(state.store, account_id, policy, state.now_ms())
             async with source.as_file(found) as file_id:
@@ -148,8 +160,9 @@ async def _create(
     return order
 
 
-async def _quote(state: State, wanted: CreateBatch, path: Path) -> Quote:
+async def _quote(state: State, account_id: str, wanted: CreateBatch, path: Path) -> Quote:
     request = QuoteRequest(
+        account_id=account_id,
         endpoint=wanted.endpoint,
         completion_window_hours=wanted.completion_window_hours,
         metadata=wanted.metadata or {},

@@ -54,7 +54,7 @@ class RateLimit:
 
 
 class AtOnce:
-    """Lets every key have ``limit`` transfers of one kind under way at once.
+    """Lets every key have ``limit`` things of one kind under way at once.
 
     Args:
         kind: their name in the plural.
@@ -67,7 +67,7 @@ class AtOnce:
 
     @contextmanager
     def enter(self, key: str) -> Iterator[None]:
-        """Count one transfer of ``key`` while it is under way.
+        """Count one of ``key`` while it is under way.
 
         Raises:
             GatewayError: 429 ``rate_limited``.

@@ -11,7 +11,7 @@ from starlette.requests import ClientDisconnect
 
 from gateway.api.rates import Reservation
 from gateway.api.state import State, StateOf
-from gateway.errors import GatewayError
+from gateway.errors import GatewayError, invalid_message
 from gateway.neurons import may_serve
 from protocol.chain.base import ChainError, Neuron
 from protocol.http_auth import (
@@ -64,7 +64,7 @@ class Call:
                 return kind.model_validate_json(self.body)
             return await asyncio.to_thread(kind.model_validate_json, self.body)
         except ValidationError as error:
-            raise _invalid_message(kind, error) from error
+            raise invalid_message(kind.__name__, error) from error
 
     def require(self, role: Role) -> None:
         """Refuse a sender that may not take up ``role``.
@@ -182,13 +182,6 @@ def _unproven(error: AuthError, now: float) -> GatewayError:
     if code == "clock_skew":
         message += f"; the gateway's clock reads {now:.3f}: check this node's clock"
     return GatewayError(401, code, message)
-
-
-def _invalid_message(kind: type[Message], error: ValidationError) -> GatewayError:
-    first = error.errors(include_input=False, include_url=False, include_context=False)[0]
-    place = ".".join(str(part) for part in first["loc"])
-    where = f"{kind.__name__}.{place}" if place else kind.__name__
-    return GatewayError(400, "invalid_message", f"{where}: {first['msg']}", place or None)
 
 
 Signed = Annotated[Call, Depends(signed_call)]

@@ -7,14 +7,15 @@ from typing import Annotated
 from bittensor_core import Keypair
 from fastapi import Depends, Request
 
-from gateway.api.locks import KeyLocks
 from gateway.api.rates import AtOnce, BodyBudget, RateLimit
 from gateway.catalog.lookup import Catalog
 from gateway.intake.pool import IntakePool
+from gateway.key_locks import KeyLocks
 from gateway.neurons import Neurons
 from gateway.orders.capacity import Capacity
 from gateway.settings import GatewaySettings
 from gateway.store.engine import Store
+from gateway.workers import WorkerPool
 from protocol.http_auth import InMemoryNonceStore
 
 
@@ -25,6 +26,7 @@ class State:
     settings: GatewaySettings
     store: Store
     intake: IntakePool
+    readers: WorkerPool
     catalog: Catalog
     keypair: Keypair
     neurons: Neurons
@@ -32,7 +34,8 @@ class State:
     random_bits: Callable[[int], int]
     node_rates: RateLimit
     body_budget: BodyBudget
-    creations: KeyLocks
+    creations: AtOnce
+    twins: KeyLocks
     uploads: AtOnce
     downloads: AtOnce
     nonces: InMemoryNonceStore = field(default_factory=InMemoryNonceStore)

@@ -14,6 +14,7 @@ from gateway.intake.request import Refused, Request, RequestReader
 from gateway.intake.template import TemplateUnusable
 from gateway.intake.tokenizer import ModelTokenizer, TokenizerUnusable, load_tokenizer
 from gateway.intake.verdict import invalid_file, judge, too_many_tokens
+from gateway.intake.watchdog import LOADING_SECONDS, WatchedEncoder, cpu_deadline
 from gateway.intake.writer import IntakeWriter
 
 # A batch goes to the tokenizer in one call: large enough to use its threads, small enough that
@@ -38,7 +39,8 @@ def run_intake(job: IntakeJob) -> Intake | FileRefusal:
             "too_many_lines", f"the file has more than {MAX_LINES:,} lines; split it"
         )
     try:
-        tokenizer = load_tokenizer(job.tokenizer_folder)
+        with cpu_deadline(LOADING_SECONDS):
+            tokenizer = load_tokenizer(job.tokenizer_folder)
     except TokenizerUnusable as error:
         return FileRefusal(422, "model_unsupported", f"The model's tokenizer: {error}.")
     with IntakeWriter(job.folder) as writer:
@@ -52,9 +54,10 @@ def run_intake(job: IntakeJob) -> Intake | FileRefusal:
 def _read_file(job: IntakeJob, tokenizer: ModelTokenizer, writer: IntakeWriter) -> None:
     """Write every line of the file, usable or refused; stops once over the token limit."""
     reader = RequestReader(job.model, job.vocabulary_size, job.graded, tokenizer, job.template_time)
+    encoder = WatchedEncoder(tokenizer)
     rows = (reader.read(line) for line in read_lines(job.input_path))
-    for batch in _batches(_without_overlong(rows, tokenizer, _prompt_limit(job))):
-        _write_batch(job, batch, tokenizer, writer)
+    for batch in _batches(_without_overlong(rows, encoder, _prompt_limit(job))):
+        _write_batch(job, batch, encoder, writer)
         if too_many_tokens(writer):
             return
 
@@ -65,7 +68,7 @@ def _prompt_limit(job: IntakeJob) -> int:
 
 
 def _without_overlong(
-    rows: Iterator[Request | Refused], tokenizer: ModelTokenizer, limit: int
+    rows: Iterator[Request | Refused], encoder: WatchedEncoder, limit: int
 ) -> Iterator[Request | Refused]:
     """Refuse texts that are far over the limit without encoding all of them.
 
@@ -77,7 +80,7 @@ def _without_overlong(
         if isinstance(row, Request) and isinstance(row.prompt, str):
             characters = 2 * limit
             while characters < len(row.prompt):
-                (ids,) = tokenizer.encode([row.prompt[:characters]], special_tokens=False)
+                (ids,) = encoder.encode([row.prompt[:characters]], special_tokens=False)
                 if len(ids) > limit + limit // 16:
                     row = _refused(row, too_long(f"more than {limit:,}", limit))
                     break
@@ -105,10 +108,10 @@ def _batches(rows: Iterator[Request | Refused]) -> Iterator[list[Request | Refus
 def _write_batch(
     job: IntakeJob,
     batch: list[Request | Refused],
-    tokenizer: ModelTokenizer,
+    encoder: WatchedEncoder,
     writer: IntakeWriter,
 ) -> None:
-    encoded = iter(_encode(batch, tokenizer))
+    encoded = iter(_encode(batch, encoder))
     for row in batch:
         if isinstance(row, Refused):
             writer.refuse(row)
@@ -121,7 +124,7 @@ def _write_batch(
             writer.refuse(_refused(row, refusal))
 
 
-def _encode(batch: list[Request | Refused], tokenizer: ModelTokenizer) -> Iterator[list[int]]:
+def _encode(batch: list[Request | Refused], encoder: WatchedEncoder) -> Iterator[list[int]]:
     """The ids of the batch's texts in order; runs of one endpoint are encoded together."""
     texts: list[str] = []
     endpoint = ""
@@ -129,10 +132,10 @@ def _encode(batch: list[Request | Refused], tokenizer: ModelTokenizer) -> Iterat
         if isinstance(row, Refused) or not isinstance(row.prompt, str):
             continue
         if row.settings.endpoint != endpoint:
-            yield from tokenizer.encode(texts, special_tokens=endpoint != CHAT)
+            yield from encoder.encode(texts, special_tokens=endpoint != CHAT)
             texts, endpoint = [], row.settings.endpoint
         texts.append(row.prompt)
-    yield from tokenizer.encode(texts, special_tokens=endpoint != CHAT)
+    yield from encoder.encode(texts, special_tokens=endpoint != CHAT)
 
 
 def _unfit(job: IntakeJob, request: Request, ids: np.ndarray) -> LineRefused | None:

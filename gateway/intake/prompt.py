@@ -1,19 +1,23 @@
 """The prompt of a line: a conversation rendered to text, a text, or token ids."""
 
 from collections.abc import Mapping
+from time import process_time
 
 from gateway.intake.messages import read_messages
 from gateway.intake.reading import integer
 from gateway.intake.refusal import LineRefused, shown
 from gateway.intake.settings import invalid
+from gateway.intake.template import TemplateUnusable
 from gateway.intake.tokenizer import ModelTokenizer
 from gateway.intake.tools import read_tools
 
 MAX_PROMPT_TOKENS = 131_072
+# CPU time of the templates of a whole file: 50,000 lines need a twentieth of it.
+MAX_TEMPLATE_SECONDS = 120.0
 
 
 class PromptReader:
-    """Makes prompts for one model.
+    """Makes the prompts of one file, for one model.
 
     Args:
         tokenizer: has the templates of conversations.
@@ -25,6 +29,7 @@ class PromptReader:
         self._tokenizer = tokenizer
         self._vocabulary_size = vocabulary_size
         self._clock = clock
+        self._template_seconds = 0.0
 
     def conversation(self, body: Mapping[str, object]) -> str:
         """The text of a chat body: its messages in the model's chat template.
@@ -33,7 +38,7 @@ class PromptReader:
             LineRefused: ``invalid_messages``, ``multimodal_unavailable``, ``invalid_tools``,
                 ``tools_unavailable``, ``invalid_chat_template_kwargs``,
                 ``unsupported_template_kwarg`` or ``context_too_long``.
-            TemplateUnusable: the template cannot serve any line.
+            TemplateUnusable: the template cannot serve any line, or not all lines of a file.
         """
         messages = read_messages(body.get("messages"))
         tools = read_tools(body.get("tools"))
@@ -55,7 +60,11 @@ class PromptReader:
                     f"chat_template_kwargs has {shown(name)}, which the model's chat template "
                     f"does not read; it reads {_names(template.variables)}.",
                 )
-        text = template.render(messages, tools, variables, self._clock)
+        started = process_time()
+        try:
+            text = template.render(messages, tools, variables, self._clock)
+        finally:
+            self._charge(process_time() - started)
         for index, message in enumerate(messages):
             if message["role"] == "developer" and str(message["content"]).strip() not in text:
                 raise LineRefused(
@@ -64,6 +73,11 @@ class PromptReader:
                     "leaves out here; give it as the first message, or in a user message.",
                 )
         return text
+
+    def _charge(self, seconds: float) -> None:
+        self._template_seconds += seconds
+        if self._template_seconds > MAX_TEMPLATE_SECONDS:
+            raise TemplateUnusable("it takes too much time over the lines of the file")
 
     def prompt(self, value: object) -> str | list[int]:
         """The text or the ids of a completions body.

@@ -1,7 +1,8 @@
 """Audit leases: which result a validator gets to judge."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
 
 from bittensor_core import Keypair
 from sqlalchemy import ColumnElement
@@ -16,6 +17,7 @@ from gateway.orders.nodes import known_node, live_nodes
 from gateway.orders.policy import Policy, audit_end, is_excluded
 from gateway.orders.rows import lock_node
 from gateway.store.engine import Store
+from gateway.store.objects import Objects
 from gateway.store.tables import (
     Lease,
     LeaseKind,
@@ -27,7 +29,32 @@ from gateway.store.tables import (
     Unit,
     UnitState,
 )
-from protocol.messages import AuditLease, LeaseRecord, LeaseRequest, LoadedModel, Result
+from protocol.messages import AuditTerms, LeaseRecord, LeaseRequest, LoadedModel
+
+
+@dataclass(frozen=True)
+class AuditGrant:
+    """An audit lease whose result, which may be large, stays as it is stored."""
+
+    terms: AuditTerms
+    result_key: str
+
+    async def encoded(self, objects: Objects) -> tuple[int, AsyncIterator[bytes]]:
+        """Return the JSON of its ``AuditLease``: its size in bytes, and its pieces.
+
+        Raises:
+            ObjectMissing: the result is gone.
+        """
+        head = await asyncio.to_thread(self.terms.model_dump_json)
+        before = f'{head[:-1]},"result":'.encode()
+        size = await objects.size(self.result_key)
+        return len(before) + size + 1, self._pieces(objects, before, size)
+
+    async def _pieces(self, objects: Objects, before: bytes, size: int) -> AsyncIterator[bytes]:
+        yield before
+        async for piece in objects.stream(self.result_key, 0, size):
+            yield piece
+        yield b"}"
 
 
 async def lease_audit(
@@ -37,7 +64,7 @@ async def lease_audit(
     request: LeaseRequest,
     policy: Policy,
     now_ms: int,
-) -> AuditLease | None:
+) -> AuditGrant | None:
     """Lease a validator the oldest result of the model it has loaded; None when none waits.
 
     A validator never judges its own owner's work. What it could not judge once waits a while for
@@ -56,8 +83,7 @@ async def lease_audit(
     if claim is None:
         return None
     order, unit, result_lease, lease = claim
-    document = await store.objects.get(result_lease.object_key or "")
-    return AuditLease(
+    terms = AuditTerms(
         lease_id=lease.id,
         attempt=result_lease.attempt,
         expires_at=lease.expires_at_ms / 1000,
@@ -71,8 +97,8 @@ async def lease_audit(
             gateway=keypair.ss58_address,
             signature=result_lease.signature or "",
         ),
-        result=await asyncio.to_thread(Result.model_validate_json, document),
     )
+    return AuditGrant(terms, result_lease.object_key or "")
 
 
 async def _claim(

@@ -5,6 +5,8 @@ They are the files of the intake (``intake/outcome.py``).
 
 import asyncio
 import json
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -46,8 +48,60 @@ async def prompt_offsets(objects: Objects, order_id: str, first: int, end: int) 
     return np.frombuffer(raw, dtype="<u8").astype(np.int64)
 
 
+@dataclass(frozen=True)
+class WorkSource:
+    """What a unit's work is made of, with its prompts as they are stored.
+
+    Attributes:
+        header: the members of ``Work`` that all units of the order share, and ``unit_id``.
+        n: samples a line.
+        first_line: of the unit.
+        ordinals: of its samples, int64 of shape [samples].
+        offsets: where its lines' prompts begin in ``ids`` (``prompt_offsets``).
+        ids: their ids, u32 little-endian.
+        first_samples: of its lines, u32 little-endian.
+    """
+
+    header: dict[str, Any]
+    n: int
+    first_line: int
+    ordinals: np.ndarray
+    offsets: np.ndarray
+    ids: bytes
+    first_samples: bytes
+
+    def work(self) -> Work:
+        """Return the work. A unit may come to a million ids: not for the event loop."""
+        prompt_ids = np.frombuffer(self.ids, dtype="<u4")
+        first_samples = np.frombuffer(self.first_samples, dtype="<u4")
+        lines, choices = np.divmod(self.ordinals, self.n)
+        held, places = np.unique(lines, return_inverse=True)
+        starts = self.offsets[held - self.first_line] - self.offsets[0]
+        ends = self.offsets[held - self.first_line + 1] - self.offsets[0]
+        return Work(
+            **self.header,
+            prompts=[prompt_ids[a:b].tolist() for a, b in zip(starts, ends, strict=True)],
+            samples=[
+                SampleReference(
+                    prompt=int(place),
+                    sample_index=int(first_samples[line - self.first_line]) + int(choice),
+                )
+                for place, line, choice in zip(places, lines, choices, strict=True)
+            ],
+        )
+
+
 async def unit_work(objects: Objects, order: Order, unit: Unit) -> Work:
     """Return the work of a unit, reading no more than the prompts of its lines.
+
+    Raises:
+        ObjectMissing: the order's objects are gone.
+    """
+    return await asyncio.to_thread((await work_source(objects, order, unit)).work)
+
+
+async def work_source(objects: Objects, order: Order, unit: Unit) -> WorkSource:
+    """Return what ``unit_work`` is made of.
 
     Raises:
         ObjectMissing: the order's objects are gone.
@@ -57,34 +111,16 @@ async def unit_work(objects: Objects, order: Order, unit: Unit) -> Work:
     ids = await objects.get_range(
         object_key(order.id, PROMPTS), 4 * int(offsets[0]), 4 * int(offsets[-1] - offsets[0])
     )
-    firsts = await objects.get_range(
+    first_samples = await objects.get_range(
         object_key(order.id, FIRST_SAMPLES), 4 * first, 4 * (end - first)
     )
-    # A unit may come to a million ids; the event loop is not held up by them.
-    return await asyncio.to_thread(_work, order, unit, offsets, ids, firsts)
-
-
-def _work(order: Order, unit: Unit, offsets: np.ndarray, ids: bytes, firsts: bytes) -> Work:
-    first = unit.first_line
-    prompt_ids = np.frombuffer(ids, dtype="<u4")
-    first_samples = np.frombuffer(firsts, dtype="<u4")
-    lines, choices = np.divmod(ordinals(unit, order.n), order.n)
-    held, places = np.unique(lines, return_inverse=True)
-    starts = offsets[held - first] - offsets[0]
-    ends = offsets[held - first + 1] - offsets[0]
-    return Work(
-        unit_id=unit.id,
-        model=order.model,
-        revision=order.revision,
-        seed=order.seed,
-        sampling=sampling_of(order),
-        vocabulary_size=order.vocabulary_size,
-        end_ids=json.loads(order.end_ids_json),
-        prompts=[prompt_ids[a:b].tolist() for a, b in zip(starts, ends, strict=True)],
-        samples=[
-            SampleReference(
-                prompt=int(place), sample_index=int(first_samples[line - first]) + int(c)
-            )
-            for place, line, c in zip(places, lines, choices, strict=True)
-        ],
-    )
+    header = {
+        "unit_id": unit.id,
+        "model": order.model,
+        "revision": order.revision,
+        "seed": order.seed,
+        "sampling": sampling_of(order),
+        "vocabulary_size": order.vocabulary_size,
+        "end_ids": json.loads(order.end_ids_json),
+    }
+    return WorkSource(header, order.n, first, ordinals(unit, order.n), offsets, ids, first_samples)

@@ -11,6 +11,7 @@ from gateway.orders.content import unit_work
 from gateway.orders.counting import standing_verdicts
 from gateway.orders.leases import statement_of
 from gateway.orders.samples import VERIFIED, ordinals
+from gateway.orders.stored_results import sample_ids, without_samples
 from gateway.store.engine import Store
 from gateway.store.tables import Lease, Order, Unit, Verdict
 from protocol import merkle
@@ -101,13 +102,14 @@ def _samples(
     gateway_hotkey: str,
 ) -> dict[int, Delivered]:
     """Return one unit's verified samples by ordinal, each with its receipt."""
-    result = Result.model_validate_json(result_bytes)
+    result = Result.model_validate_json(without_samples(result_bytes))
+    claimed = sample_ids(result_bytes)
     judged = [
         Judged(validator, Verdicts.model_validate_json(content))
         for validator, content in judged_bytes
     ]
     keys = work_keys(work)
-    result_paths = _paths([sample_leaf(*pair) for pair in zip(keys, result.samples, strict=True)])
+    result_paths = _paths([sample_leaf(*pair) for pair in zip(keys, claimed, strict=True)])
     key_paths = _paths(keys)
     verdict_paths = [
         _paths([verdict_leaf(*pair) for pair in zip(keys, one.document.samples, strict=True)])
@@ -123,7 +125,7 @@ def _samples(
             prompt_ids=work.prompts[work.samples[place].prompt],
             sample_index=work.samples[place].sample_index,
             draw_key=keys[place].hex(),
-            token_ids=result.samples[place],
+            token_ids=claimed[place],
             unit_id=unit.id,
             attempt=result.attempt,
             miner=lease.hotkey,

@@ -1,8 +1,10 @@
 """Generation leases: which unit a miner gets, cut when first leased."""
 
 import asyncio
+from collections import Counter
 
 from bittensor_core import Keypair
+from sqlalchemy import ColumnElement
 from sqlmodel import and_, col, exists, func, or_, select
 from sqlmodel.ext.asyncio.session import AsyncSession
 
@@ -70,27 +72,30 @@ async def lease_generation(
 
 async def audit_backlog(session: AsyncSession, loaded: LoadedModel) -> int:
     """Return how many units of a model commit wait for audit, a first or a second, or are at it."""
-    statement = (
-        select(func.count())
-        .select_from(Unit)
-        .join(Order, col(Order.id) == col(Unit.order_id))
-        .where(
-            col(Unit.state).in_((UnitState.SUBMITTED, UnitState.AUDITING)),
-            col(Order.model) == loaded.model,
-            col(Order.revision) == loaded.revision,
-        )
+    model = (col(Order.model) == loaded.model, col(Order.revision) == loaded.revision)
+    return (await audit_backlogs(session, *model)).total()
+
+
+async def audit_backlogs(
+    session: AsyncSession, *conditions: ColumnElement[bool]
+) -> Counter[tuple[str, str]]:
+    """Return ``audit_backlog`` by model and revision, of the orders of which conditions hold."""
+    first = (
+        select(Order.model, Order.revision, func.count())
+        .join(Unit, col(Unit.order_id) == col(Order.id))
+        .where(col(Unit.state).in_((UnitState.SUBMITTED, UnitState.AUDITING)))
     )
     second = (
-        select(func.count())
-        .select_from(Review)
-        .join(Order, col(Order.id) == col(Review.order_id))
-        .where(
-            col(Review.state).in_((ReviewState.OPEN, ReviewState.AUDITING)),
-            col(Order.model) == loaded.model,
-            col(Order.revision) == loaded.revision,
-        )
+        select(Order.model, Order.revision, func.count())
+        .join(Review, col(Review.order_id) == col(Order.id))
+        .where(col(Review.state).in_((ReviewState.OPEN, ReviewState.AUDITING)))
     )
-    return (await session.exec(statement)).one() + (await session.exec(second)).one()
+    backlogs: Counter[tuple[str, str]] = Counter()
+    for statement in (first, second):
+        grouped = statement.where(*conditions).group_by(col(Order.model), col(Order.revision))
+        for model, revision, waiting in (await session.exec(grouped)).all():
+            backlogs[model, revision] += waiting
+    return backlogs
 
 
 async def _urgent(session: AsyncSession, loaded: LoadedModel, now_ms: int) -> list[str]:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from typing import Protocol
 
 from sqlmodel import col, select
 from sqlmodel.ext.asyncio.session import AsyncSession
@@ -10,7 +11,7 @@ from gateway.errors import GatewayError
 from gateway.orders.policy import Policy
 from gateway.orders.rows import lock_node
 from gateway.store.engine import Store
-from gateway.store.tables import Node, NodeRole, Order
+from gateway.store.tables import Node, NodeRole
 from protocol.messages import Announcement
 from scoring.reputation import may_lease
 
@@ -97,11 +98,30 @@ async def served_models(store: Store, policy: Policy, now_ms: int) -> dict[str, 
     return dict(sorted(served.items()))
 
 
-def has_loaded(node: Node, order: Order) -> bool:
+class Ordered(Protocol):
+    """What of an order makes a miner able to serve it."""
+
+    @property
+    def model(self) -> str:
+        """Its model's name."""
+        ...
+
+    @property
+    def revision(self) -> str:
+        """The model's commit."""
+        ...
+
+    @property
+    def architecture(self) -> str:
+        """The model's architecture."""
+        ...
+
+
+def has_loaded(node: Node, order: Ordered) -> bool:
     """Say whether the node holds the order's model commit."""
     return (node.loaded_model, node.loaded_revision) == (order.model, order.revision)
 
 
-def can_serve(node: Node, order: Order) -> bool:
+def can_serve(node: Node, order: Ordered) -> bool:
     """Say whether the node holds the order's model commit or could load it."""
     return has_loaded(node, order) or order.architecture in json.loads(node.architectures_json)

@@ -5,18 +5,18 @@ at work, and for what goes before it and they could take too; at their measured 
 time.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple, cast
 
+import sqlalchemy
 from sqlalchemy import ColumnElement
 from sqlmodel import case, col, func, select
 from sqlmodel.ext.asyncio.session import AsyncSession
 
-from gateway.orders.generation import GENERATING, audit_backlog
+from gateway.orders.generation import GENERATING, audit_backlogs
 from gateway.orders.nodes import can_serve, live_nodes
 from gateway.orders.policy import SECOND, Policy
-from gateway.orders.reading import goes_before, queue_position
 from gateway.store.engine import Store
 from gateway.store.tables import (
     Lease,
@@ -25,10 +25,10 @@ from gateway.store.tables import (
     Node,
     NodeRole,
     Order,
+    OrderStatus,
     Unit,
     UnitState,
 )
-from protocol.messages import LoadedModel
 
 
 @dataclass(frozen=True)
@@ -46,22 +46,78 @@ class Place:
     waits_for_capacity: bool
 
 
-async def place_in_line(store: Store, order: Order, policy: Policy, now_ms: int) -> Place:
-    """Return where an order stands that waits to start."""
-    position = await queue_position(store, order)
+async def places_in_line(
+    store: Store, orders: Sequence[Order], policy: Policy, now_ms: int
+) -> dict[str, Place]:
+    """Return where orders stand that wait to start, by id.
+
+    The line is read once, however many orders are asked for.
+    """
+    if not orders:
+        return {}
     async with store.read() as session:
-        miners = [
-            node
-            for node in await live_nodes(session, NodeRole.MINER, policy, now_ms)
-            if can_serve(node, order)
-        ]
-        tokens = await _tokens_at_work(session, miners)
-        tokens += await _tokens_before(session, order, miners, now_ms)
-        loaded = LoadedModel(model=order.model, revision=order.revision)
-        held_back = await audit_backlog(session, loaded) >= policy.audit_backlog
-    seconds = None if held_back else seconds_until(tokens, [m.tokens_per_second for m in miners])
-    start_at_ms = None if seconds is None else now_ms + round(seconds * SECOND)
-    return Place(position, start_at_ms, waits_for_capacity=seconds != 0)
+        miners = await live_nodes(session, NodeRole.MINER, policy, now_ms)
+        at_work = await _tokens_at_work(session, miners)
+        line = await _line(session)
+        waiting_audits = await audit_backlogs(session)
+    held_back = {key for key, units in waiting_audits.items() if units >= policy.audit_backlog}
+    view = _Line(line, miners, at_work, held_back, now_ms)
+    return {order.id: view.place(order) for order in orders}
+
+
+class _InLine(NamedTuple):
+    """An order that generates or waits to; ``tokens`` of it are not leased yet."""
+
+    expires_at_ms: int
+    id: str
+    status: OrderStatus
+    model: str
+    revision: str
+    architecture: str
+    tokens: float
+
+
+class _Line:
+    """The orders of the network at one moment, those that go first before the others."""
+
+    def __init__(
+        self,
+        line: Sequence[_InLine],
+        miners: Sequence[Node],
+        at_work: Mapping[str, float],
+        held_back: Set[tuple[str, str]],
+        now_ms: int,
+    ) -> None:
+        self._line = line
+        self._miners = miners
+        self._at_work = at_work
+        self._held_back = held_back
+        self._now_ms = now_ms
+        # By what of an order makes a miner able, of which there are few.
+        self._able: dict[tuple[str, str, str], frozenset[str]] = {}
+
+    def place(self, order: Order) -> Place:
+        """Return where a waiting order stands."""
+        able = self._who_can(order)
+        position, tokens = 1, sum(self._at_work.get(hotkey, 0.0) for hotkey in able)
+        for before in self._line:
+            if (before.expires_at_ms, before.id) >= (order.expires_at_ms, order.id):
+                break
+            position += before.status == OrderStatus.VALIDATING
+            if before.expires_at_ms > self._now_ms and not able.isdisjoint(self._who_can(before)):
+                tokens += before.tokens
+        speeds = [miner.tokens_per_second for miner in self._miners if miner.hotkey in able]
+        held_back = (order.model, order.revision) in self._held_back
+        seconds = None if held_back else seconds_until(tokens, speeds)
+        start_at_ms = None if seconds is None else self._now_ms + round(seconds * SECOND)
+        return Place(position, start_at_ms, waits_for_capacity=seconds != 0)
+
+    def _who_can(self, order: Order | _InLine) -> frozenset[str]:
+        kind = (order.model, order.revision, order.architecture)
+        if kind not in self._able:
+            able = (miner.hotkey for miner in self._miners if can_serve(miner, order))
+            self._able[kind] = frozenset(able)
+        return self._able[kind]
 
 
 def seconds_until(tokens: float, speeds: Sequence[float | None]) -> float | None:
@@ -81,11 +137,11 @@ def seconds_until(tokens: float, speeds: Sequence[float | None]) -> float | None
     return tokens * len(known) / (sum(known) * len(speeds))
 
 
-async def _tokens_at_work(session: AsyncSession, miners: Sequence[Node]) -> float:
-    """Return what the miners have yet to generate of the units that they hold."""
+async def _tokens_at_work(session: AsyncSession, miners: Sequence[Node]) -> dict[str, float]:
+    """Return what miners have yet to generate of the units that they hold, by hotkey."""
     rest = col(Unit.samples) * _tokens_a_sample() - col(Lease.tokens)
     statement = (
-        select(func.sum(case((rest > 0, rest), else_=0)))
+        select(Lease.hotkey, func.sum(case((rest > 0, rest), else_=0)))
         .select_from(Lease)
         .join(Unit, col(Unit.id) == col(Lease.unit_id))
         .join(Order, col(Order.id) == col(Lease.order_id))
@@ -94,14 +150,13 @@ async def _tokens_at_work(session: AsyncSession, miners: Sequence[Node]) -> floa
             col(Lease.state) == LeaseState.LIVE,
             col(Lease.hotkey).in_([node.hotkey for node in miners]),
         )
+        .group_by(col(Lease.hotkey))
     )
-    return float((await session.exec(statement)).one() or 0)
+    return {hotkey: float(tokens) for hotkey, tokens in (await session.exec(statement)).all()}
 
 
-async def _tokens_before(
-    session: AsyncSession, order: Order, miners: Sequence[Node], now_ms: int
-) -> float:
-    """Return what is not leased yet of the orders that go before and that the miners can take."""
+async def _line(session: AsyncSession) -> list[_InLine]:
+    """Return all orders that generate or wait to: the earliest window's end goes first."""
     uncut = (col(Order.lines_usable) - col(Order.cursor_line)) * col(Order.n)
     opened = (
         select(func.coalesce(func.sum(Unit.samples), 0))
@@ -109,15 +164,15 @@ async def _tokens_before(
         .correlate(Order)
         .scalar_subquery()
     )
-    statement = select(Order, (uncut + opened) * _tokens_a_sample()).where(
-        col(Order.status).in_(GENERATING),
-        col(Order.expires_at_ms) > now_ms,
-        goes_before(order),
+    columns = [getattr(Order, name) for name in _InLine._fields[:-1]]
+    statement = (
+        sqlalchemy.select(*columns, (uncut + opened) * _tokens_a_sample())
+        .where(col(Order.status).in_(GENERATING))
+        .order_by(col(Order.expires_at_ms), col(Order.id))
     )
-    rows = (await session.exec(statement)).all()
-    return sum(
-        float(tokens) for before, tokens in rows if any(can_serve(node, before) for node in miners)
-    )
+    # SQLModel's own select is typed for four columns at most.
+    rows = (await session.exec(cast(Any, statement))).all()
+    return [_InLine(*row[:-1], tokens=float(row[-1])) for row in rows]
 
 
 def _tokens_a_sample() -> ColumnElement[Any]:

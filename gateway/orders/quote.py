@@ -22,6 +22,7 @@ class QuoteRequest:
     """What a customer asks for, its body fields already checked by the route.
 
     Attributes:
+        account_id: who asks.
         endpoint: ``/v1/chat/completions`` or ``/v1/completions``.
         completion_window_hours: 24 to 168.
         metadata: the batch's metadata; ``model`` and ``revision`` are read here.
@@ -30,6 +31,7 @@ class QuoteRequest:
         model_hint: names the model where neither the metadata nor the file does.
     """
 
+    account_id: str
     endpoint: str
     completion_window_hours: int
     metadata: Mapping[str, str]
@@ -99,7 +101,7 @@ async def quote(
         template_time=template_time,
     )
     try:
-        intake = await pool.intake(job)
+        intake = await pool.intake(job, request.account_id)
         await _check_capacity(model, intake, request.completion_window_hours, capacity, now_ms)
     except BaseException:
         shutil.rmtree(folder)

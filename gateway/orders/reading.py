@@ -2,12 +2,11 @@
 
 from collections.abc import Sequence
 
-from sqlalchemy import ColumnElement
-from sqlmodel import and_, col, func, or_, select
+from sqlmodel import and_, col, or_, select
 
 from gateway.errors import GatewayError
 from gateway.store.engine import Store
-from gateway.store.tables import Order, OrderStatus
+from gateway.store.tables import Order
 
 BATCH_NOT_FOUND = (404, "batch_not_found", "There is no such batch.")
 
@@ -53,22 +52,3 @@ async def list_orders(
         statement = statement.order_by(*(column.desc() for column in place)).limit(limit + 1)
         rows = (await session.exec(statement)).all()
     return rows[:limit], len(rows) > limit
-
-
-async def queue_position(store: Store, order: Order) -> int:
-    """Return a waiting order's place in line, from 1: the earliest window's end goes first."""
-    statement = (
-        select(func.count())
-        .select_from(Order)
-        .where(col(Order.status) == OrderStatus.VALIDATING, goes_before(order))
-    )
-    async with store.read() as session:
-        return 1 + (await session.exec(statement)).one()
-
-
-def goes_before(order: Order) -> ColumnElement[bool]:
-    """Return the condition for orders that are served before ``order``."""
-    return or_(
-        col(Order.expires_at_ms) < order.expires_at_ms,
-        and_(col(Order.expires_at_ms) == order.expires_at_ms, col(Order.id) < order.id),
-    )

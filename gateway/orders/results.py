@@ -1,23 +1,18 @@
 """Taking a miner's result: checked, stored, and offered for audit."""
 
-import asyncio
-from dataclasses import dataclass
-from hashlib import sha256
-
 from sqlmodel.ext.asyncio.session import AsyncSession
 
 from gateway.errors import GatewayError
 from gateway.orders import life, units
-from gateway.orders.content import object_key, unit_work
-from gateway.orders.leases import LEASE_OVER, Held, find_own, hold_own, statement_of
+from gateway.orders.content import object_key, work_source
+from gateway.orders.leases import LEASE_OVER, Held, find_own, hold_own, issued_at
+from gateway.orders.result_reading import Posted, Reading, Terms, read_posted
 from gateway.orders.rows import lock_node
-from gateway.orders.structure import fault
 from gateway.store.engine import Store
 from gateway.store.objects import ObjectExists, Objects
 from gateway.store.tables import Lease, LeaseKind, LeaseState, UnitState
-from protocol.documents import digest, result_root, statement_of_result, work_keys
-from protocol.keys import verify_statement
-from protocol.messages import Receipt, Result, Work
+from gateway.workers import WorkerPool
+from protocol.messages import Receipt
 from scoring import reputation
 
 # How much the latest lease moves a miner's speed.
@@ -26,14 +21,6 @@ SPEED_WEIGHT = 0.3
 ID_BYTES = 8
 SAMPLE_BYTES = 64
 ENVELOPE_BYTES = 64 * 1024
-
-
-@dataclass(frozen=True)
-class Posted:
-    """A document as a node posted it: its canonical bytes and their SHA-256 in hex."""
-
-    content: bytes
-    digest: str
 
 
 async def check_length(store: Store, hotkey: str, lease_id: str, size: int) -> None:
@@ -56,45 +43,49 @@ async def check_length(store: Store, hotkey: str, lease_id: str, size: int) -> N
 
 
 async def accept_result(
-    store: Store, hotkey: str, lease_id: str, result: Result, now_ms: int
+    store: Store, readers: WorkerPool, hotkey: str, lease_id: str, body: bytes, now_ms: int
 ) -> Receipt:
-    """Take the result of a generation lease; the same bytes again get the same answer.
+    """Take the result of a generation lease; the same result again gets the same answer.
+
+    Args:
+        readers: where a large one is read.
 
     Raises:
-        GatewayError: 404 for a lease this node does not hold; 409 ``lease_over`` for a late post,
-            which changes nothing; 400 ``invalid_result`` where unit, attempt, root or signature
-            are not the lease's (the lease goes on); 422 ``malformed_result`` where a signed result
-            breaks a structural rule, which ends the lease and voids the whole unit.
+        GatewayError: 404 for a lease this node does not hold; 400 ``invalid_message``; 409
+            ``lease_over`` for a late post, which changes nothing; 400 ``invalid_result`` where
+            unit, attempt, root or signature are not the lease's (the lease goes on); 422
+            ``malformed_result`` where a signed result breaks a structural rule, which ends the
+            lease and voids the whole unit; 503 ``gateway_busy``.
     """
-    posted = await asyncio.to_thread(posted_document, result)
     async with store.read() as session:
         held = await find_own(session, hotkey, lease_id, LeaseKind.GENERATE)
+    reading = await read_posted(readers, body, await _terms(store.objects, held))
     if not held.live:
-        return answered_before(held.lease, posted)
-    work = await unit_work(store.objects, held.order, held.unit)
-    broken = await asyncio.to_thread(_examine, held.lease, work, result)
-    key = object_key(held.order.id, f"results/{lease_id}-{posted.digest[:16]}.json")
-    if broken is None:
-        await put_once(store.objects, key, posted.content)
+        return answered_before(held.lease, reading.posted)
+    key = object_key(held.order.id, f"results/{lease_id}-{reading.posted.digest[:16]}.json")
+    if reading.broken is None:
+        await put_once(store.objects, key, reading.posted.content)
     async with store.write() as session:
         held = await hold_own(session, hotkey, lease_id, LeaseKind.GENERATE)
         if not held.live:
-            return answered_before(held.lease, posted)
-        held.lease.answer_sha256 = posted.digest
-        held.lease.stack_json = result.stack.model_dump_json()
-        if broken is None:
-            await _submit(session, held, result, key, now_ms)
+            return answered_before(held.lease, reading.posted)
+        held.lease.answer_sha256 = reading.posted.digest
+        held.lease.stack_json = reading.stack_json
+        if reading.broken is None:
+            await _submit(session, held, reading, key, now_ms)
         else:
-            await _refuse(session, held, broken, now_ms)
+            await _refuse(session, held, reading.broken, now_ms)
         held.save(session)
     store.announce_news()
-    return answered_before(held.lease, posted)
+    return answered_before(held.lease, reading.posted)
 
 
-def posted_document(document: Result) -> Posted:
-    """Return a posted message as the bytes it is kept by."""
-    content = document.model_dump_json().encode()
-    return Posted(content, sha256(content).hexdigest())
+async def _terms(objects: Objects, held: Held) -> Terms | None:
+    if not held.live:
+        return None
+    lease = held.lease
+    source = await work_source(objects, held.order, held.unit)
+    return Terms(lease.id, lease.attempt, lease.hotkey, issued_at(lease), source)
 
 
 def answered_before(lease: Lease, posted: Posted) -> Receipt:
@@ -118,36 +109,16 @@ async def put_once(objects: Objects, key: str, content: bytes) -> None:
         return
 
 
-def _examine(lease: Lease, work: Work, result: Result) -> str | None:
-    """Check what can be checked without the model; return the broken structural rule, if any.
-
-    The signature comes before any rule that is held against the miner.
-    """
-    if (result.unit_id, result.attempt) != (lease.unit_id, lease.attempt):
-        raise _invalid(f"the lease is for attempt {lease.attempt} of unit {lease.unit_id}")
-    if result.lease_digest != digest(statement_of(lease, work)).hex():
-        raise _invalid("lease_digest is not that of the lease's statement")
-    if len(result.samples) == len(work.samples):
-        root = result_root(work_keys(work), result.samples)
-        if root != result.root:
-            raise _invalid(f"root is not that of these samples, which is {root}")
-    if not verify_statement(lease.hotkey, statement_of_result(result), result.signature):
-        raise _invalid("signature is not this hotkey's over the result's statement")
-    return fault(work, result.samples)
-
-
-def _invalid(detail: str) -> GatewayError:
-    return GatewayError(400, "invalid_result", f"The result was not taken: {detail}.")
-
-
-async def _submit(session: AsyncSession, held: Held, result: Result, key: str, now_ms: int) -> None:
+async def _submit(
+    session: AsyncSession, held: Held, reading: Reading, key: str, now_ms: int
+) -> None:
     lease, unit = held.lease, held.unit
-    tokens = sum(len(ids) for ids in result.samples)
+    tokens = reading.tokens
     held.end(LeaseState.ANSWERED, now_ms)
     lease.tokens = tokens
     lease.object_key = key
-    lease.root = result.root
-    lease.answer = f"{len(result.samples)} samples of {tokens} tokens wait for audit"
+    lease.root = reading.root
+    lease.answer = f"{reading.samples} samples of {tokens} tokens wait for audit"
     units.offer(unit, UnitState.SUBMITTED, now_ms)
     unit.submitted_at_ms = now_ms
     unit.result_lease_id = lease.id

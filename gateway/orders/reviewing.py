@@ -17,6 +17,7 @@ from gateway.orders.nodes import live_nodes
 from gateway.orders.policy import Policy
 from gateway.orders.rows import lock_order
 from gateway.orders.samples import UNDECIDED, VERIFIED
+from gateway.orders.stored_results import sample_lengths
 from gateway.store.engine import Store
 from gateway.store.tables import (
     Lease,
@@ -34,7 +35,6 @@ from gateway.store.tables import (
     Verdict,
 )
 from protocol.chain.base import Chain, ChainError, Head
-from protocol.messages import Result
 from scoring.opinions import is_drawn
 
 log = structlog.get_logger("gateway.reviewing")
@@ -110,7 +110,7 @@ async def _end_in_vain(store: Store, review_id: str, policy: Policy, now_ms: int
         if held is None or ending is None:
             return
     document = await store.objects.get(held.lease.object_key or "")
-    lengths = [len(ids) for ids in Result.model_validate_json(document).samples]
+    lengths = sample_lengths(document)
     async with store.write() as session:
         held = await _hold(session, review_id)
         if held is None or held.review is None:
@@ -185,7 +185,7 @@ async def _withdraw(store: Store, verdict_id: str, now_ms: int) -> None:
     if verdict is None or result_lease is None:
         return
     document = await store.objects.get(result_lease.object_key or "")
-    lengths = [len(ids) for ids in Result.model_validate_json(document).samples]
+    lengths = sample_lengths(document)
     async with store.write() as session:
         order = await lock_order(session, verdict.order_id)
         unit = await session.get(Unit, verdict.unit_id, with_for_update={"key_share": True})

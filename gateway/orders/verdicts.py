@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-from hashlib import sha256
 from itertools import pairwise
 
 from sqlmodel.ext.asyncio.session import AsyncSession
@@ -15,13 +14,15 @@ from gateway.orders.counting import generate_again, mark, remember
 from gateway.orders.judges import refuse_distrusted
 from gateway.orders.leases import Held, find_own, hold_own, statement_of
 from gateway.orders.policy import Policy
-from gateway.orders.results import Posted, answered_before, put_once
+from gateway.orders.result_reading import Posted
+from gateway.orders.results import answered_before, put_once
 from gateway.orders.samples import UNDECIDED, VERIFIED, VOID
+from gateway.orders.stored_results import sample_lengths
 from gateway.store.engine import Store
 from gateway.store.tables import Lease, LeaseKind, LeaseState, Verdict
 from protocol.documents import digest, statement_of_verdicts, verdict_root, work_keys
 from protocol.keys import verify_statement
-from protocol.messages import Receipt, Result, SampleVerdict, Verdicts, Work
+from protocol.messages import Receipt, SampleVerdict, Stack, Verdicts, Work
 from scoring.profile import Profile
 from scoring.published import chosen
 from scoring.weighing import rule_fault, weighing_fault
@@ -40,8 +41,7 @@ async def accept_verdicts(
             ``invalid_verdicts`` where unit, attempt, lease digest, roots, counts or signature are
             not those of the audited result (the lease goes on).
     """
-    content = verdicts.model_dump_json().encode()
-    posted = Posted(content, sha256(content).hexdigest())
+    posted = Posted.of(verdicts.model_dump_json().encode())
     async with store.read() as session:
         held = await find_own(session, hotkey, lease_id, LeaseKind.AUDIT)
         audited = await _audited(session, held.lease)
@@ -92,12 +92,11 @@ def _examine(
         raise _invalid("lease_digest is not that of the statement that the result was leased by")
     if verdicts.result_root != audited.root:
         raise _invalid("result_root is not that of the audited result")
-    result = Result.model_validate_json(document)
-    stacks = (result.stack, verdicts.stack)
+    stacks = (Stack.model_validate_json(audited.stack_json or ""), verdicts.stack)
     if (fault := rule_fault(verdicts.rule, verdicts.profile, work.model, *stacks)) is not None:
         raise _invalid(fault)
     profile = chosen(work.model, *stacks)
-    lengths = [len(ids) for ids in result.samples]
+    lengths = sample_lengths(document)
     if len(verdicts.samples) != len(lengths):
         raise _invalid(f"the unit has {len(lengths)} samples, not {len(verdicts.samples)}")
     for place, (verdict, length) in enumerate(zip(verdicts.samples, lengths, strict=True)):

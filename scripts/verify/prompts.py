@@ -170,7 +170,7 @@ def refused_entries(intake: Intake) -> Iterator[dict[str, Any]]:
 
 async def _intake(job: IntakeJob) -> Intake:
     async with IntakePool(workers=1) as pool:
-        return await pool.intake(job)
+        return await pool.intake(job, "the verifier")
 
 
 def _compare(own: dict[str, Any], stated: dict[str, Any], source: str) -> None:

@@ -342,10 +342,24 @@ def test_half_a_body_is_refused(gateway: LiveGateway, monkeypatch: pytest.Monkey
 
 def test_too_many_connections(gateway: LiveGateway, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "MAX_CONNECTIONS", 0)
-    with connect(gateway) as connection:
-        assert_closed(connection)
+    with contextlib.ExitStack() as stack:
+        # Those that earlier tests left idle have waited longer, and give way before the first.
+        opened = [stack.enter_context(connect(gateway)) for _ in range(100)]
+        assert_closed(opened[0])
     monkeypatch.undo()
     assert httpx.get(f"{gateway.base_url}/files", headers=gateway.auth).status_code == 200
+
+
+def test_an_account_creates_so_many_batches_at_once(
+    gateway: LiveGateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    body = {"input_file_id": "file-x", "endpoint": "/v1/completions", "completion_window": "24h"}
+    url = f"{gateway.base_url}/batches"
+    assert_error(httpx.post(url, json=body, headers=gateway.auth), 404, "file_not_found")
+    monkeypatch.setattr(gateway.state.creations, "_limit", 0)
+    refused = httpx.post(url, json=body, headers=gateway.auth)
+    assert_error(refused, 429, "rate_limited")
+    assert refused.headers["retry-after"] == "5"
 
 
 def test_idle_connections_stop_nobody(gateway: LiveGateway) -> None:

@@ -20,8 +20,8 @@ from attacker import (
 )
 from live_gateway import LiveGateway
 
-from gateway.api import signed as signed_requests
 from gateway.neurons import Neurons
+from gateway.orders import results
 from protocol.chain.base import Snapshot
 from protocol.chain.local import LocalChain
 
@@ -55,7 +55,7 @@ def test_long_bodies_that_can_be_no_answer_are_not_read(
         raise AssertionError("the body was read")
 
     with monkeypatch.context() as patch:
-        patch.setattr(signed_requests.Call, "read", never)
+        patch.setattr(results, "read_posted", never)
         stranger = attacker.post(lease, long, new_registered(gateway))
         assert_refused(stranger, 404, "lease_not_found")
         assert_refused(attacker.post(lease, long), 413, "request_too_large")

@@ -122,10 +122,3 @@ async def test_a_foreign_cursor_is_refused(world):
             await reading.list_orders(world.store, account_id, 2, cursor)
         assert (error.value.status, error.value.code) == (400, "invalid_request")
         assert error.value.param == "after"
-
-
-async def test_the_queue_is_by_the_end_of_the_window(world):
-    late = await world.place(hours=48)
-    soon = await world.place(hours=24)
-    assert await reading.queue_position(world.store, soon) == 1
-    assert await reading.queue_position(world.store, late) == 2

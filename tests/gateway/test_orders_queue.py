@@ -3,12 +3,13 @@
 import asyncio
 
 import pytest
+from sqlalchemy import event
 from sqlmodel import select
 
 from gateway.errors import GatewayError
 from gateway.orders import dispatch
 from gateway.orders.policy import Policy
-from gateway.orders.queue import Place, place_in_line, seconds_until
+from gateway.orders.queue import Place, places_in_line, seconds_until
 from gateway.orders.quotes import count_quote
 from gateway.store.tables import Node, Quote
 from protocol.messages import Heartbeat
@@ -18,7 +19,8 @@ SIX = [[1, 2, 3]] * 6
 
 
 async def place_of(world, order) -> Place:
-    return await place_in_line(world.store, order, world.policy, world.now)
+    places = await places_in_line(world.store, [order], world.policy, world.now)
+    return places[order.id]
 
 
 async def set_speed(world, node, speed: float | None) -> None:
@@ -84,6 +86,26 @@ async def test_what_goes_before_is_waited_for(world):
     assert await place_of(world, late) == Place(2, world.now + 12_000, waits_for_capacity=True)
     await set_speed(world, await world.node("miner"), 8.0)
     assert await place_of(world, late) == Place(2, world.now + 4_000, waits_for_capacity=True)
+
+
+async def test_a_page_of_places_is_read_at_once(world):
+    await set_speed(world, await world.node("miner"), 4.0)
+    orders = [await world.place(SIX, hours=hours) for hours in (30, 24, 40, 26)]
+    statements: list[str] = []
+
+    def note(_connection, _cursor, statement: str, *_: object) -> None:
+        statements.append(statement)
+
+    engine = world.store._reader.sync_engine
+    event.listen(engine, "before_cursor_execute", note)
+    alone = [await place_of(world, order) for order in orders]
+    each = len(statements) / len(orders)
+    statements.clear()
+    together = await places_in_line(world.store, orders, world.policy, world.now)
+    event.remove(engine, "before_cursor_execute", note)
+    assert [together[order.id] for order in orders] == alone
+    assert [place.position for place in alone] == [3, 1, 4, 2]
+    assert len(statements) == each > 0
 
 
 async def test_what_miners_hold_is_waited_for(world):

@@ -5,6 +5,8 @@ while it lasts.
 """
 
 import contextlib
+import resource
+import select
 import socket
 import time
 from collections.abc import Iterator
@@ -140,6 +142,43 @@ def test_slow_bodies_take_nobodys_place(
         for _ in range(40):
             stack.enter_context(connect(gateway, start))
         assert served(gateway)
+
+
+def test_thousands_of_idle_connections(
+    gateway: LiveGateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Half of them send nothing, half of them half a request; all stay, and others are served."""
+    monkeypatch.setattr(connections, "HEADER_SECONDS", 600.0)
+    half = b"GET /api/openai/v1/files HTTP/1.1\r\nHost: x\r\n"
+    with open_files(8_000), ExitStack() as stack:
+        idle = [
+            stack.enter_context(connect(gateway, half if at % 2 else b"")) for at in range(3_000)
+        ]
+        with gateway.client() as client:
+            uploaded = client.files.create(file=b"{}\n", purpose="batch")
+            assert client.files.content(uploaded.id).content == b"{}\n"
+        assert served(gateway)
+        watch = select.poll()
+        for connection in idle:
+            watch.register(connection, select.POLLIN | select.POLLHUP)
+        assert watch.poll(0) == []
+        idle[1].sendall(f"Authorization: {gateway.auth['Authorization']}\r\n\r\n".encode())
+        assert idle[1].recv(100).startswith(b"HTTP/1.1 200 ")
+
+
+@contextlib.contextmanager
+def open_files(wanted: int) -> Iterator[None]:
+    """Let this process have so many files open, which are both ends of its connections."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    soft, hard = before
+    if hard != resource.RLIM_INFINITY and hard < wanted:
+        pytest.skip(f"the system allows {hard} open files")
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
 def test_the_slowest_body_is_given_up(

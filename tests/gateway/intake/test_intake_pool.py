@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -17,7 +18,7 @@ import pytest
 from gateway.errors import GatewayError
 from gateway.intake.job import IntakeJob
 from gateway.intake.pool import IntakePool
-from gateway.intake.worker import process_id
+from gateway.worker import process_id
 
 CHAT = (
     b'{"custom_id":"q1","method":"POST","url":"/v1/chat/completions",'
@@ -34,14 +35,14 @@ async def pool() -> AsyncIterator[IntakePool]:
 async def test_reads_a_file_and_its_first_model(pool: IntakePool, job: IntakeJob) -> None:
     job.input_path.write_bytes(b"\xef\xbb\xbf\n[1]\nnonsense\n" + CHAT)
     assert await pool.first_model(job.input_path) == "reliquary/tiny"
-    intake = await pool.intake(job)
+    intake = await pool.intake(job, "ann")
     assert (intake.usable_lines, intake.refused_lines) == (1, 2)
 
 
 async def test_a_refused_file_is_the_customers_error(pool: IntakePool, job: IntakeJob) -> None:
     job.input_path.write_bytes(b"nonsense\n")
     with pytest.raises(GatewayError) as refusal:
-        await pool.intake(job)
+        await pool.intake(job, "ann")
     assert (refusal.value.status, refusal.value.code) == (422, "invalid_batch_file")
     assert "no_usable_line" in refusal.value.message
 
@@ -52,7 +53,7 @@ async def test_a_worker_that_dies_is_replaced(pool: IntakePool, job: IntakeJob) 
         await pool.run(os.kill, await pool.run(process_id), signal.SIGKILL)
     assert (refusal.value.status, refusal.value.code) == (503, "batch_unavailable")
     assert refusal.value.retry_after is not None
-    assert (await pool.intake(job)).usable_lines == 1
+    assert (await pool.intake(job, "ann")).usable_lines == 1
 
 
 async def test_a_worker_that_hangs_is_stopped(job: IntakeJob) -> None:
@@ -74,7 +75,7 @@ async def test_a_cancelled_reader_frees_its_worker(pool: IntakePool, job: Intake
     with pytest.raises(asyncio.CancelledError):
         await task
     await _gone(busy)
-    assert (await pool.intake(job)).usable_lines == 1
+    assert (await pool.intake(job, "ann")).usable_lines == 1
 
 
 async def test_a_busy_pool_says_so(job: IntakeJob) -> None:
@@ -87,9 +88,53 @@ async def test_a_busy_pool_says_so(job: IntakeJob) -> None:
         task.cancel()
 
 
+async def test_who_sends_many_files_waits_for_himself(pool: IntakePool, job: IntakeJob) -> None:
+    job.input_path.write_bytes(CHAT)
+    ended: list[str] = []
+
+    async def read(customer: str, number: int) -> None:
+        folder = job.folder / f"{customer}{number}"
+        folder.mkdir()
+        await pool.intake(replace(job, folder=folder), customer)
+        ended.append(customer)
+
+    busy = asyncio.create_task(pool.run(time.sleep, 0.5))
+    await asyncio.sleep(0.1)
+    await asyncio.gather(*(read("ann", number) for number in range(3)), read("bob", 0), busy)
+    assert ended == ["ann", "bob", "ann", "ann"]
+
+
+async def test_a_file_waits_so_long_for_another_of_its_customer(job: IntakeJob) -> None:
+    job.input_path.write_bytes(CHAT)
+    async with IntakePool(workers=1, wait_seconds=0.2) as pool, pool._turns.hold("ann"):
+        with pytest.raises(GatewayError) as refusal:
+            await pool.intake(job, "ann")
+        assert refusal.value.code == "batch_unavailable"
+        assert (await pool.intake(job, "bob")).usable_lines == 1
+
+
+async def test_a_tokenizer_that_does_not_end(
+    pool: IntakePool, job: IntakeJob, model_folder: Path, tmp_path: Path
+) -> None:
+    """Each of its normalizers doubles the text, of which 32 MB would be made."""
+    folder = tmp_path / "hostile"
+    shutil.copytree(model_folder, folder)
+    hostile = json.loads((folder / "tokenizer.json").read_text())
+    double = {"type": "Replace", "pattern": {"Regex": "(.)"}, "content": "xx"}
+    hostile["normalizer"] = {"type": "Sequence", "normalizers": [double] * 23}
+    (folder / "tokenizer.json").write_text(json.dumps(hostile))
+    job.input_path.write_bytes(CHAT)
+    await pool.run(exec, "from gateway.intake import watchdog; watchdog.FIRST_SECONDS = 0.5")
+    with pytest.raises(GatewayError) as refusal:
+        await pool.intake(replace(job, tokenizer_folder=folder), "ann")
+    assert (refusal.value.status, refusal.value.code) == (422, "model_unsupported")
+    assert "does not end in bounded time" in refusal.value.message
+    assert (await pool.intake(job, "ann")).usable_lines == 1
+
+
 async def test_a_missing_file_is_an_error_of_ours(pool: IntakePool, job: IntakeJob) -> None:
     with pytest.raises(FileNotFoundError):
-        await pool.intake(replace(job, input_path=Path("/nonexistent")))
+        await pool.intake(replace(job, input_path=Path("/nonexistent")), "ann")
     assert await pool.run(process_id)
 
 
@@ -97,7 +142,7 @@ async def test_workers_end_with_a_killed_parent() -> None:
     program = (
         "import asyncio, os, signal\n"
         "from gateway.intake.pool import IntakePool\n"
-        "from gateway.intake.worker import process_id\n"
+        "from gateway.worker import process_id\n"
         "async def main():\n"
         "    pool = IntakePool(workers=1)\n"
         "    await pool.start()\n"
@@ -115,7 +160,7 @@ async def test_workers_end_with_a_killed_parent() -> None:
 
 async def test_a_worker_never_imports_torch(pool: IntakePool, job: IntakeJob) -> None:
     job.input_path.write_bytes(CHAT)
-    await pool.intake(job)
+    await pool.intake(job, "ann")
     loaded = await pool.run(eval, "sorted(__import__('sys').modules)")
     assert "tokenizers" in loaded
     assert not {"torch", "transformers", "numba", "vllm"} & set(loaded)
@@ -158,7 +203,7 @@ async def test_memory_does_not_grow_with_the_file(pool: IntakePool, job: IntakeJ
     async def peak(lines: int) -> int:
         with job.input_path.open("w") as file:
             file.writelines(line % (number, ids) for number in range(lines))
-        intake = await pool.intake(replace(job, endpoint="/v1/completions"))
+        intake = await pool.intake(replace(job, endpoint="/v1/completions"), "ann")
         assert (intake.usable_lines, intake.prompt_tokens) == (lines, lines * 25_000)
         return await _peak_memory(pool)
 
@@ -170,7 +215,7 @@ async def test_memory_does_not_grow_with_the_file(pool: IntakePool, job: IntakeJ
 async def test_a_long_text_is_refused_in_little_memory(pool: IntakePool, job: IntakeJob) -> None:
     line = CHAT.replace(b"q1", b"q2").replace(b'"hi"', b'"' + b"long text " * 400_000 + b'"')
     job.input_path.write_bytes(CHAT + line + CHAT.replace(b"q1", b"q3"))
-    intake = await pool.intake(job)
+    intake = await pool.intake(job, "ann")
     assert (intake.usable_lines, intake.refused_lines) == (2, 1)
     refused = json.loads((job.folder / "refused.jsonl").read_text())
     assert refused["error"]["code"] == "context_too_long"

@@ -1,6 +1,7 @@
 """Prompt ids: what the model is given, and which samples of a prompt a line has."""
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, processors
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
+
+from gateway.intake import prompt as prompt_module
 
 Make = Callable[..., dict[str, Any]]
 COMPLETIONS = "/v1/completions"
@@ -214,6 +217,22 @@ def test_unusable_tokenizer_files_are_the_models_fault(
         (folder / name).write_text(text)
     refusal = run([chat("q1")], tokenizer_folder=folder)
     assert (refusal.status, refusal.code) == (422, "model_unsupported")
+
+
+def test_the_templates_of_a_file_end_in_bounded_time(
+    chat: Make, run: Any, model_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No line takes long by itself."""
+    folder = tmp_path / "slow"
+    shutil.copytree(model_folder, folder)
+    loop = "{% for i in range(20000) %}{% endfor %}{{ messages[0].content }}"
+    (folder / "chat_template.jinja").write_text(loop)
+    lines = [chat(f"q{at}") for at in range(200)]
+    assert run(lines[:1], tokenizer_folder=folder).usable_lines == 1
+    monkeypatch.setattr(prompt_module, "MAX_TEMPLATE_SECONDS", 0.05)
+    refusal = run(lines, tokenizer_folder=folder)
+    assert (refusal.status, refusal.code) == (422, "model_unsupported")
+    assert "over the lines of the file" in refusal.message
 
 
 def test_a_token_beyond_the_vocabulary_refuses_the_line(

@@ -40,6 +40,7 @@ def ask(
         path.write_text("\n".join(texts))
         network = more.pop("network", capacity)
         request = QuoteRequest(
+            account_id="account",
             endpoint=more.pop("endpoint", "/v1/chat/completions"),
             completion_window_hours=more.pop("hours", 24),
             metadata=metadata or {},
@@ -75,6 +76,7 @@ async def test_a_quote(put: Callable[..., str], ask: Any, chat: Make, tmp_path: 
         "prompts.bin",
         "prompts.idx",
         "refused.jsonl",
+        "samples.bin",
     ]
 
 

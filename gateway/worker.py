@@ -1,14 +1,11 @@
-"""What a worker process does beside reading files: it bounds itself and outlives no gateway."""
+"""What a worker process does beside its jobs: it bounds itself and outlives no gateway."""
 
 import multiprocessing
 import os
 import resource
 import signal
 import threading
-from pathlib import Path
 
-from gateway.intake.lines import read_lines
-from gateway.intake.reading import read_leniently
 from gateway.memory import give_back_freed
 
 MAX_MEMORY_BYTES = 3 * 1024**3
@@ -30,24 +27,6 @@ def prepare() -> None:
 def process_id() -> int:
     """The id of this process."""
     return os.getpid()
-
-
-def first_model(path: Path) -> str | None:
-    """``body.model`` of the first line that is a JSON object, even if that line is refused.
-
-    Returns:
-        The text, or None where there is no such line, or its model is not a text.
-
-    Raises:
-        OSError: the file cannot be read.
-    """
-    for line in read_lines(path):
-        value = None if line.data is None else read_leniently(line.data)
-        if isinstance(value, dict):
-            body = value.get("body")
-            model = body.get("model") if isinstance(body, dict) else None
-            return model if isinstance(model, str) else None
-    return None
 
 
 def _follow_parent() -> None:

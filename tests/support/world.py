@@ -1,0 +1,378 @@
+"""A small world for tests of orders: a store, a clock set by hand, and nodes that fake a model."""
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+from uuid import uuid4
+
+import numpy as np
+from bittensor_core import Keypair
+from sqlmodel import select
+from stored_batches import input_of
+
+from gateway.intake.outcome import FIRST_SAMPLES, LINES, OFFSETS, PROMPTS, REFUSED, Intake
+from gateway.orders import dispatch
+from gateway.orders.placing import Placement, place
+from gateway.orders.policy import Policy
+from gateway.orders.quote import Quote
+from gateway.orders.reading import get_order
+from gateway.orders.results import accept_result
+from gateway.orders.verdicts import accept_verdicts
+from gateway.store.engine import Store
+from gateway.store.tables import Account, Dialect, File, FilePurpose, Order, Table
+from gateway.workers import WorkerPool
+from protocol.documents import (
+    audited_statement,
+    digest,
+    lease_statement,
+    result_root,
+    statement_of_result,
+    statement_of_verdicts,
+    verdict_root,
+    work_keys,
+)
+from protocol.keys import sign_statement
+from protocol.messages import (
+    Announcement,
+    AuditLease,
+    Lease,
+    LeaseRequest,
+    LoadedModel,
+    Outcome,
+    Receipt,
+    Result,
+    Role,
+    SampleVerdict,
+    Stack,
+    Verdicts,
+    Work,
+)
+from protocol.repository import ModelFacts
+from protocol.sampling import Sampling
+from scoring.profile import BINS
+from scoring.published import chosen
+from scoring.sample_rule import RULE
+
+Row = TypeVar("Row", bound=Table)
+
+NOW = 1_762_685_000_000
+
+
+MODEL, REVISION, ARCHITECTURE = "org/model", "ab" * 20, "Qwen3ForCausalLM"
+VOCABULARY, END = 96, 95
+INPUT_FILE = "file-x"
+STACK = Stack(
+    engine="transformers", version="1", dtype="float32", head_dtype="float32", device="fake"
+)
+
+
+@dataclass(frozen=True)
+class Node:
+    """A node's name, key and owner; what it generates or judges is made up by ``World``."""
+
+    keypair: Keypair
+    role: Role
+    owner: str | None = None
+
+    @property
+    def hotkey(self) -> str:
+        return self.keypair.ss58_address
+
+    @property
+    def coldkey(self) -> str:
+        return self.owner or f"owner of {self.hotkey}"
+
+
+class World:
+    """A store with one account, a clock set by hand, and fake nodes that sign with real keys.
+
+    The fake miner answers every draw key with legal ids made from that key, whoever asks: as if
+    there were a model. The fake validator votes as the test tells it, without looking.
+    """
+
+    def __init__(self, store: Store, folder: Path, policy: Policy) -> None:
+        self.store = store
+        self.folder = folder
+        self.policy = policy
+        self.now = NOW
+        self.keypair = new_keypair()
+        # Its worker starts with the first large result, of which there is none here.
+        self.readers = WorkerPool(1, 60, 60, "gateway_busy")
+        self.account_id = "account"
+        self.inputs: dict[str, bytes] = {}
+
+    async def open_account(self, account_id: str = "account") -> str:
+        async with self.store.write() as session:
+            session.add(Account(id=account_id, name=account_id, created_at_ms=self.now))
+            await session.flush()
+            if account_id == self.account_id:
+                session.add(self.input_file())
+        return account_id
+
+    def input_file(self) -> File:
+        """Return the row of the file that orders read, of which there are no bytes."""
+        return File(
+            id=INPUT_FILE,
+            account_id=self.account_id,
+            filename="in.jsonl",
+            bytes=5,
+            sha256="cd" * 32,
+            purpose=FilePurpose.BATCH,
+            object_key="files/x",
+            created_at_ms=self.now,
+        )
+
+    def quote(
+        self,
+        prompts: Sequence[Sequence[int]],
+        *,
+        n: int = 1,
+        max_tokens: int = 6,
+        seed: int | None = 7,
+        refused: int = 0,
+        endpoint: str = "/v1/chat/completions",
+    ) -> Quote:
+        """Return a quote whose usable lines have these prompt ids, behind ``refused`` bad ones."""
+        folder = self.folder / f"intake-{uuid4()}"
+        folder.mkdir()
+        offsets = np.cumsum([0, *(len(prompt) for prompt in prompts)]).astype("<u8")
+        (folder / PROMPTS).write_bytes(np.concatenate(prompts).astype("<u4").tobytes())
+        (folder / OFFSETS).write_bytes(offsets.tobytes())
+        seen, lines = Counter[tuple[int, ...]](), []
+        for index, prompt in enumerate(prompts):
+            first = n * seen[tuple(prompt)]
+            seen[tuple(prompt)] += 1
+            row = {"line": 1 + refused + index, "custom_id": f"q{index}"}
+            lines.append(json.dumps({**row, "first_sample_index": first}) + "\n")
+        firsts = [json.loads(line)["first_sample_index"] for line in lines]
+        (folder / FIRST_SAMPLES).write_bytes(np.array(firsts, "<u4").tobytes())
+        (folder / LINES).write_text("".join(lines))
+        error = {"code": "stop_unavailable", "message": "stop is not offered"}
+        bad = [
+            json.dumps({"custom_id": f"bad{index}", "line": 1 + index, "error": error}) + "\n"
+            for index in range(refused)
+        ]
+        (folder / REFUSED).write_text("".join(bad))
+        intake = Intake(
+            endpoint=endpoint,
+            total_lines=len(prompts) + refused,
+            refused_lines=refused,
+            usable_lines=len(prompts),
+            sampling=Sampling(max_tokens=max_tokens),
+            n=n,
+            seed=seed,
+            prompt_tokens=int(offsets[-1]),
+            longest_prompt=max(len(prompt) for prompt in prompts),
+            folder=folder,
+        )
+        facts = ModelFacts(MODEL, REVISION, ARCHITECTURE, VOCABULARY, (END,), 32_768, "float32")
+        return Quote(intake, facts, self.now, self.now // 1000)
+
+    async def place(
+        self,
+        prompts: Sequence[Sequence[int]] = ((1, 2, 3),),
+        *,
+        key: str | None = None,
+        body: str = "00",
+        account_id: str | None = None,
+        hours: int = 24,
+        input_file_id: str = INPUT_FILE,
+        **options: Any,
+    ) -> Order:
+        placement = Placement(
+            input_file_id=input_file_id,
+            dialect=Dialect.OPENAI,
+            completion_window_hours=hours,
+            metadata={"a": "b"},
+            idempotency_key=key,
+            body_sha256=body,
+            drawn_seed=4_242,
+        )
+        quote = self.quote(prompts, **options)
+        owner = account_id or self.account_id
+        order = await place(self.store, owner, quote, placement, self.policy, self.now)
+        n, refused = options.get("n", 1), options.get("refused", 0)
+        self.inputs.setdefault(order.id, input_of(len(prompts), n, refused))
+        return order
+
+    async def node(
+        self, role: Role, *, loaded: bool = True, able: bool = True, owner: str | None = None
+    ) -> Node:
+        """Make and announce a node, by default of an owner of its own."""
+        node = Node(new_keypair(), role, owner)
+        await self.announce(node, loaded=loaded, able=able)
+        return node
+
+    async def announce(self, node: Node, *, loaded: bool = True, able: bool = True) -> None:
+        announcement = Announcement(
+            role=node.role,
+            stack=STACK,
+            architectures=[ARCHITECTURE] if able else [],
+            loaded=LoadedModel(model=MODEL, revision=REVISION) if loaded else None,
+            max_samples=256,
+        )
+        await dispatch.announce(self.store, node.hotkey, node.coldkey, announcement, self.now)
+
+    def request(self, node: Node, max_samples: int = 256) -> LeaseRequest:
+        loaded = LoadedModel(model=MODEL, revision=REVISION)
+        return LeaseRequest(role=node.role, loaded=loaded, max_samples=max_samples)
+
+    async def lease(self, miner: Node, max_samples: int = 256) -> Lease | None:
+        return await dispatch.lease_generation(
+            self.store,
+            self.keypair,
+            miner.hotkey,
+            self.request(miner, max_samples),
+            self.policy,
+            self.now,
+        )
+
+    async def lease_audit(self, validator: Node) -> AuditLease | None:
+        granted = await dispatch.lease_audit(
+            self.store,
+            self.keypair,
+            validator.hotkey,
+            self.request(validator),
+            self.policy,
+            self.now,
+        )
+        if granted is None:
+            return None
+        size, pieces = await granted.encoded(self.store.objects)
+        encoded = b"".join([piece async for piece in pieces])
+        assert len(encoded) == size
+        return AuditLease.model_validate_json(encoded)
+
+    def result(self, miner: Node, lease: Lease, **changes: Any) -> Result:
+        """Return a signed legal result; ``samples`` and others may be set, before signing."""
+        samples = changes.pop("samples", None)
+        if samples is None:
+            samples = self.answers(lease.work)
+        keys = work_keys(lease.work)
+        fields: dict[str, Any] = {
+            "unit_id": lease.work.unit_id,
+            "attempt": lease.attempt,
+            "lease_digest": digest(
+                lease_statement(
+                    lease.lease_id, lease.attempt, miner.hotkey, lease.issued_at, lease.work
+                )
+            ).hex(),
+            "stack": STACK,
+            "samples": samples,
+            "root": result_root(keys, samples) if len(samples) == len(keys) else "00" * 32,
+            "signature": "00" * 64,
+            **changes,
+        }
+        unsigned = Result(**fields)
+        if "signature" in changes:
+            return unsigned
+        signature = sign_statement(miner.keypair, statement_of_result(unsigned))
+        return unsigned.model_copy(update={"signature": signature})
+
+    async def post(self, miner: Node, lease: Lease, result: Result | None = None) -> Receipt:
+        posted = result or self.result(miner, lease)
+        body = posted.model_dump_json().encode()
+        return await accept_result(
+            self.store, self.readers, miner.hotkey, lease.lease_id, body, self.now
+        )
+
+    async def generate(self, miner: Node) -> Lease | None:
+        """Lease a unit and post a legal result."""
+        lease = await self.lease(miner)
+        if lease is not None:
+            await self.post(miner, lease)
+        return lease
+
+    def verdicts(
+        self, validator: Node, lease: AuditLease, votes: Sequence[Outcome], **changes: Any
+    ) -> Verdicts:
+        samples = [
+            SampleVerdict(
+                outcome=vote,
+                reason=None if vote == "verified" else "as told",
+                tokens=len(ids),
+                mismatches=int(vote == "void"),
+                largest_margin_micro=5_000_000 if vote == "void" else 0,
+                position=0 if vote == "void" else None,
+                marks=[(0, 0, BINS - 1)] if vote == "void" else [],
+            )
+            for vote, ids in zip(votes, lease.result.samples, strict=True)
+        ]
+        fields: dict[str, Any] = {
+            "unit_id": lease.work.unit_id,
+            "attempt": lease.attempt,
+            "lease_digest": digest(audited_statement(lease)).hex(),
+            "result_root": lease.result.root,
+            "rule": RULE,
+            "profile": chosen(lease.work.model, lease.result.stack, STACK).digest,
+            "stack": STACK,
+            "samples": samples,
+            "root": "00" * 32,
+            "signature": "00" * 64,
+            **changes,
+        }
+        unsigned = Verdicts(**fields)
+        if "root" in changes or len(unsigned.samples) != len(lease.work.samples):
+            return self._signed(validator, unsigned)
+        return self.signed_again(validator, lease, unsigned)
+
+    def signed_again(self, validator: Node, lease: AuditLease, verdicts: Verdicts) -> Verdicts:
+        """Return verdicts with the root and the signature that their samples need."""
+        root = verdict_root(work_keys(lease.work), verdicts.samples)
+        return self._signed(validator, verdicts.model_copy(update={"root": root}))
+
+    def _signed(self, validator: Node, verdicts: Verdicts) -> Verdicts:
+        signature = sign_statement(validator.keypair, statement_of_verdicts(verdicts))
+        return verdicts.model_copy(update={"signature": signature})
+
+    def truth(self, lease: AuditLease) -> list[Outcome]:
+        """Return what an honest validator finds."""
+        pairs = zip(lease.result.samples, self.answers(lease.work), strict=True)
+        return ["verified" if claimed == honest else "void" for claimed, honest in pairs]
+
+    def answers(self, work: Work) -> list[list[int]]:
+        """Return what an honest miner generates."""
+        return [fake_ids(key, work.sampling.max_tokens) for key in work_keys(work)]
+
+    async def audit(
+        self, validator: Node, votes: Sequence[Outcome] | Outcome = "verified"
+    ) -> AuditLease | None:
+        """Lease the next result and vote on its samples, all alike where one vote is given."""
+        lease = await self.lease_audit(validator)
+        if lease is not None:
+            told = [votes] * len(lease.work.samples) if isinstance(votes, str) else votes
+            posted = self.verdicts(validator, lease, told)
+            await self.judge(validator, lease, posted)
+        return lease
+
+    async def judge(self, validator: Node, lease: AuditLease, verdicts: Verdicts) -> Receipt:
+        return await accept_verdicts(
+            self.store, validator.hotkey, lease.lease_id, verdicts, self.policy, self.now
+        )
+
+    async def finish(self, miner: Node, validator: Node) -> None:
+        """Generate and verify until nothing is left."""
+        while await self.generate(miner) or await self.audit(validator):
+            pass
+
+    async def order(self, order: Order) -> Order:
+        """Read an order again."""
+        return await get_order(self.store, order.account_id, order.id)
+
+    async def rows(self, table: type[Row], *conditions: Any) -> list[Row]:
+        async with self.store.read() as session:
+            return list((await session.exec(select(table).where(*conditions))).all())
+
+
+def new_keypair() -> Keypair:
+    return Keypair.create_from_mnemonic(Keypair.generate_mnemonic())
+
+
+def fake_ids(key: bytes, limit: int) -> list[int]:
+    """Return legal ids made from a draw key: some end by themselves, some at the limit."""
+    length = 1 + key[0] % (limit + 1)
+    ids = [1 + byte % (END - 1) for byte in key[1 : 1 + min(length, limit)]]
+    return ids if length > limit else [*ids[:-1], END]
