@@ -21,6 +21,7 @@ from gateway.orders.nodes import live_nodes
 from gateway.orders.policy import HOUR, Policy
 from gateway.orders.rows import lock_node, lock_order, units_of_convicted
 from gateway.orders.samples import UNDECIDED, VERIFIED, VOID
+from gateway.orders.stored_results import sample_lengths
 from gateway.store.engine import Store
 from gateway.store.tables import (
     Lease,
@@ -35,7 +36,7 @@ from gateway.store.tables import (
     UnitState,
     Verdict,
 )
-from protocol.messages import Result, SampleVerdict
+from protocol.messages import SampleVerdict
 from scoring import evidence
 from scoring.profile import Profile
 from scoring.sample_rule import convicts, trail_after
@@ -139,7 +140,7 @@ async def _redo(store: Store, unit_id: str, now_ms: int) -> None:
     if seen is None or lease is None:
         return
     document = await store.objects.get(lease.object_key or "")
-    lengths = [len(ids) for ids in Result.model_validate_json(document).samples]
+    lengths = sample_lengths(document)
     async with store.write() as session:
         order = await lock_order(session, seen.order_id)
         unit = await session.get(Unit, unit_id, with_for_update={"key_share": True})
