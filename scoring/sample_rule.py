@@ -20,6 +20,9 @@ RULE = "evidence/1"
 EVIDENCE_TO_VOID = 2e4
 SINGLE_ALPHA = 5e-5
 EVIDENCE_TO_CONVICT = 1e9
+# Of a margin in the last bin, assumed where too few tokens were measured to bound it: else one
+# token of any size would pass in every sample, and end it or turn its meaning round.
+LAST_TAIL = 1e-9
 
 # Position in the sample, stratum and bin of each token whose margin is not 0, by position.
 Marks = Sequence[tuple[int, int, int]]
@@ -43,7 +46,7 @@ class Finding:
         violation: the first violation, None where the sample passes.
         log_evidence: the largest natural logarithm of E within the sample.
         abstained: whether a margin stood where the profile has no bound that is rare enough for
-            the single-token rule, so that the evidence alone judged it.
+            the single-token rule, so that the evidence judged it, below the last bin.
     """
 
     violation: Violation | None
@@ -64,6 +67,7 @@ def judge_sample(profile: Profile, tokens: int, marks: Marks) -> Finding:
     strata, bins = _laid_out(tokens, marks)
     trail, evidence = extend(Trail.empty(), log_factors(profile, strata, bins))
     limits = single_bins(profile, tokens)[strata]
+    unbound = _lowest_rare(profile.tails, tokens)[strata] == _NONE
     odd = bins > 0
     found = [
         *_first(evidence >= math.log(EVIDENCE_TO_VOID), f"evidence above {EVIDENCE_TO_VOID:.0f}"),
@@ -72,16 +76,24 @@ def judge_sample(profile: Profile, tokens: int, marks: Marks) -> Finding:
     return Finding(
         violation=min(found, key=lambda one: one.position, default=None),
         log_evidence=trail.peak,
-        abstained=bool((odd & (limits == _NONE)).any()),
+        abstained=bool((odd & unbound).any()),
     )
 
 
 def single_bins(profile: Profile, tokens: int) -> NDArray[np.int64]:
     """Return the lowest bin that alone voids a sample of so many tokens, by stratum [strata].
 
-    Where no bound of a stratum is low enough the number is past every bin.
+    Where no bound of a stratum is low enough the number is past every bin. The last bin's is at
+    most ``LAST_TAIL``, whatever was measured.
     """
-    rare = profile.tails * max(1, tokens) <= SINGLE_ALPHA
+    tails = profile.tails.copy()
+    tails[:, -1] = np.minimum(tails[:, -1], LAST_TAIL)
+    return _lowest_rare(tails, tokens)
+
+
+def _lowest_rare(tails: NDArray[np.float64], tokens: int) -> NDArray[np.int64]:
+    """Return the lowest bin of each stratum whose bound is low enough for so many tokens."""
+    rare = tails * max(1, tokens) <= SINGLE_ALPHA
     return np.where(rare.any(axis=1), rare.argmax(axis=1), _NONE)
 
 

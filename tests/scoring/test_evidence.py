@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from scoring.evidence import BLOCK, RATES, Trail, extend, log_factors, log_gains
 from scoring.profile import BINS, EDGES, Profile, bin_of, bins_of
+from scoring.published import published
 from scoring.sample_rule import convicts, judge_sample, single_bins, trail_after
 from tests.support.profiles import ASSUMED, made_profile
 
@@ -122,7 +123,19 @@ def test_the_single_token_rule_abstains_on_a_small_profile_and_says_so() -> None
     small = made_profile([80_000], [MASSES])
     found = judge_sample(small, 3, [(1, 0, 7)])
     assert (found.violation, found.abstained) == (None, True)
-    assert single_bins(small, 3)[0] >= BINS
+    # No profile is so small that a margin past every bin's edge passes.
+    assert single_bins(small, 3)[0] == BINS - 1
+
+
+@pytest.mark.parametrize("profile", published().values(), ids=lambda one: one.family)
+@pytest.mark.parametrize(("tokens", "position"), [(10, 9), (1_000, 100), (40_000, 39_000)])
+def test_no_published_profile_passes_a_token_that_no_rounding_explains(
+    profile: Profile, tokens: int, position: int
+) -> None:
+    for stratum in range(len(profile.strata)):
+        found = judge_sample(profile, tokens, [(position, stratum, BINS - 1)])
+        assert found.violation is not None
+        assert found.violation.position == position
 
 
 def test_honest_samples_pass() -> None:
