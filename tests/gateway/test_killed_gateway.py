@@ -1,6 +1,7 @@
 """B61: the gateway is killed (SIGKILL) while a batch is under way, started again, and goes on."""
 
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -28,6 +29,8 @@ from protocol.messages import AuditLease, LoadedModel, SampleVerdict
 
 CHAT = "/v1/chat/completions"
 START_SECONDS = 60
+# An exporter's lease runs out half a minute after it was killed.
+END_SECONDS = 180
 
 pytestmark = pytest.mark.slow
 
@@ -122,7 +125,7 @@ def nodes(
 
 def check_end(gateway: Killable, batch: Batch, status: str, lines: int) -> int:
     """Wait for the end and check that each line is in one place; return the output's lines."""
-    ended = wait(gateway.client(), batch.id)
+    ended = wait(gateway.client(), batch.id, seconds=END_SECONDS)
     assert ended.status == status
     ids = [*(f"q{at}" for at in range(lines)), ""]
     output, errors = check_ended(gateway.client(), ended, ids)
@@ -185,6 +188,54 @@ def test_at_work(cancelled: bool, hub: tuple[LoadedModel, list[int]], tmp_path: 
             assert 0 < check_end(again, batch, "cancelled", 80) < 80
         else:
             assert check_end(again, batch, "completed", 80) == 80
+
+
+def test_finalizing(hub: tuple[LoadedModel, list[int]], tmp_path: Path) -> None:
+    """Killed while it writes a delivery: whoever takes it over delivers the same bytes."""
+    data, twin, lines, n = tmp_path / "data", tmp_path / "twin", 60, 16
+    judged: list[int] = []
+    with started(data) as gateway:
+        batch = order(gateway, lines, n=n)
+        with nodes(gateway, tmp_path, hub) as running:
+
+            def counting(lease: AuditLease) -> list[SampleVerdict]:
+                judged.append(len(lease.work.samples))
+                if sum(judged) >= lines * n:
+                    running.stop.set()
+                return all_verified(lease)
+
+            running.judge = counting
+            assert running.stop.wait(END_SECONDS)
+        deadline = time.monotonic() + START_SECONDS
+        while not _writes_delivery(data):
+            assert time.monotonic() < deadline
+        gateway.kill()
+    shutil.copytree(data, twin)
+    with started(data) as again, started(twin) as other:
+        assert again.client().batches.retrieve(batch.id).status == "finalizing"
+        assert check_end(again, batch, "completed", lines) == lines
+        assert check_end(other, batch, "completed", lines) == lines
+        assert _delivered(again, batch.id) == _delivered(other, batch.id)
+
+
+def _writes_delivery(data: Path) -> bool:
+    with suppress(FileNotFoundError):
+        return any(path.stat().st_size for path in (data / "incoming").glob("export-*/receipts*"))
+    return False
+
+
+def _delivered(gateway: Killable, batch_id: str) -> list[bytes]:
+    """Return the output, the errors and the receipts of a batch."""
+    client = gateway.client()
+    batch = client.batches.retrieve(batch_id)
+    files = [batch.output_file_id, batch.error_file_id]
+    receipts = httpx.get(
+        f"{gateway.origin}/api/v1/dataset-orders/{batch_id.removeprefix('batch_')}/receipts",
+        headers={"Authorization": f"Bearer {gateway.key}"},
+    )
+    assert receipts.status_code == 200
+    contents = [client.files.content(file).content for file in files if file is not None]
+    return [*contents, receipts.content]
 
 
 def _completed(batch: Batch) -> int:
