@@ -1,7 +1,7 @@
 """The demo from start to end.
 
-The cheat is up when the file is sent, the honest miners start after that: so the cheat surely gets
-work, and they finish what it spoiled.
+The honest miners start once the cheat has taken a lease: so it surely gets work, and they finish
+what it spoiled.
 """
 
 import json
@@ -88,9 +88,10 @@ class _Demo:
         say(f"Starting hub, gateway, validator and {CHEAT_NODE}, which will cheat ...")
         with _started(network):
             say(f"Gateway at {network.base_url} after {time.monotonic() - began:.0f} s.")
-            say(f"Sending {file}; the honest miners start now.")
+            say(f"Sending {file}; the honest miners start once the cheat has work.")
             client = OpenAI(base_url=network.base_url, api_key=network.api_key)
             batch = self._place(client, file, endpoint)
+            network.await_lease(CHEAT_NODE)
             network.start_nodes(HONEST_NODES)
             batch, watch = self._follow(client, batch)
             delivery = self._fetch(batch)

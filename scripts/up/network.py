@@ -39,6 +39,7 @@ NODES_SECONDS = 300.0
 OWN_NAME = "up"
 # A node logs this once the gateway knows it.
 ANNOUNCED = '"event": "announced"'
+LEASED = '"event": "lease taken"'
 
 
 class Network:
@@ -121,7 +122,15 @@ class Network:
             NetworkError: one keeps dying, or takes too long.
         """
         for name in names:
-            self._await(name, lambda name=name: self._announced(name), NODES_SECONDS)
+            self._await(name, lambda name=name: self._logged(name, ANNOUNCED), NODES_SECONDS)
+
+    def await_lease(self, name: str) -> None:
+        """Wait until a miner has taken a lease, for which it first loads the model.
+
+        Raises:
+            NetworkError: it keeps dying, or takes too long.
+        """
+        self._await(name, lambda: self._logged(name, LEASED), NODES_SECONDS)
 
     def node_names(self) -> list[str]:
         """Return the names of all miners and validators of the plan."""
@@ -209,8 +218,8 @@ class Network:
             raise NetworkError(f"no API key could be made: {done.stderr.strip()}")
         return done.stdout.strip()
 
-    def _announced(self, name: str) -> bool:
-        return ANNOUNCED in (self.layout.logs / f"{name}.log").read_text("utf-8", "replace")
+    def _logged(self, name: str, event: str) -> bool:
+        return event in (self.layout.logs / f"{name}.log").read_text("utf-8", "replace")
 
     def _await(
         self, name: str, ready: Callable[[], bool], seconds: float = SERVICE_SECONDS
