@@ -60,7 +60,7 @@ class Forward(Protocol):
 
     @property
     def threads(self) -> int:
-        """Threads that it computes on, as far as it uses the processor; the judging takes as many."""
+        """Threads that it computes on where it uses the processor; the judging takes as many."""
         ...
 
     def stack(self) -> Stack:
