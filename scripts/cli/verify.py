@@ -50,7 +50,7 @@ def verify(
         from scripts.verify.discrepancy import Discrepancy, Uncheckable
         from scripts.verify.report import Assurance, summary
     except ModuleNotFoundError as error:
-        hint = "pip install '.[gateway]' brings what renders prompts"
+        hint = "pip install '.[customer]' brings what renders prompts"
         raise Failure(f"{error.name} is not installed; {hint}", WRONG_USE) from error
 
     for path, name in ((delivery, "the delivery"), (model_folder, "--model-folder")):
