@@ -51,7 +51,7 @@ def make_work(facts: ModelFacts, seed: int = 7) -> Work:
     )
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("dtype", ["float32", pytest.param("bfloat16", marks=pytest.mark.slow)])
 def test_an_honest_miner_is_verified_and_a_wrong_seed_is_void(folder: Path, dtype: str) -> None:
     facts = read_facts(folder, MODEL, REVISION)
     engine = TransformersEngine()
