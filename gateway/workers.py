@@ -130,6 +130,9 @@ class _Worker:
             self.stop()
             raise
         except BrokenProcessPool:
+            if self._process is not None:
+                # It is dead, but perhaps not reaped yet.
+                await asyncio.to_thread(self._process.join, 5)
             exitcode = None if self._process is None else self._process.exitcode
             self._executor, self._process = None, None
             raise WorkerDied(exitcode) from None

@@ -114,8 +114,9 @@ def too_many_quotes(place: RawCustomer) -> httpx.Response:
 def dead_reader(place: RawCustomer) -> httpx.Response:
     """Kill the process that reads files."""
     for worker in place.gateway.state.intake._workers:
-        assert worker._process_id is not None
-        os.kill(worker._process_id, signal.SIGKILL)
+        assert worker._process is not None
+        assert worker._process.pid is not None
+        os.kill(worker._process.pid, signal.SIGKILL)
     return place.create()
 
 
