@@ -118,7 +118,7 @@ def verdict_statement(
     attempt: int,
     lease_digest: str,
     rule: str,
-    profile: str | None,
+    profile: str,
     stack: Stack,
     result_root: str,
     root: str,
@@ -127,7 +127,7 @@ def verdict_statement(
 
     Args:
         lease_digest: of the lease statement, in hex.
-        profile: digest of the calibration profile, in hex; None where the rule needs none.
+        profile: digest of the calibration profile, in hex.
     """
     return {
         "type": "reliquary-verdict/2",

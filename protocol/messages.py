@@ -248,7 +248,7 @@ class Verdicts(Message):
     """Body of ``POST /nodes/v1/leases/{id}/verdicts``: one verdict a sample, in unit order.
 
     ``lease_digest`` is of the lease statement by whose terms the result was judged. ``profile`` is
-    the digest of the calibration profile; None where the rule needs none.
+    the digest of the calibration profile.
     """
 
     unit_id: Identifier
@@ -256,7 +256,7 @@ class Verdicts(Message):
     lease_digest: Hex32
     result_root: Hex32
     rule: ShortText
-    profile: Hex32 | None
+    profile: Hex32
     stack: Stack
     samples: Annotated[list[SampleVerdict], Field(min_length=1, max_length=MAX_UNIT_SAMPLES)]
     root: Hex32

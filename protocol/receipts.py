@@ -55,7 +55,7 @@ class VerdictPart(Message):
     validator: Hotkey
     sample: SampleVerdict
     rule: ShortText
-    profile: Hex32 | None
+    profile: Hex32
     stack: Stack
     root: Hex32
     signature: Signature

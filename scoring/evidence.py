@@ -56,21 +56,18 @@ class Trail:
         return cls(0, (-math.inf,) * len(RATES), 0.0)
 
 
-def log_gains(profile: Profile) -> NDArray[np.float64]:
-    """Return the logarithms of h, shape [strata, BINS]; -inf for bin 0."""
-    return _log_gains(tuple(stratum.tails for stratum in profile.strata))
+def log_gains(bounds: tuple[tuple[int, ...], ...]) -> NDArray[np.float64]:
+    """Return the logarithms of h, shape [strata, BINS]; -inf for bin 0.
 
-
-@lru_cache(maxsize=64)
-def _log_gains(bounds: tuple[tuple[int, ...], ...]) -> NDArray[np.float64]:
+    Args:
+        bounds: the ``tails`` of each stratum of a profile.
+    """
     alternative = np.full(BINS, 1 / (BINS - 1))
     alternative[0] = 0.0
     tails = np.array([[ONE, *row, 0] for row in bounds], dtype=np.float64) * UNIT
     masses = tails[:, :-1] - tails[:, 1:]
     with np.errstate(divide="ignore"):
-        gains = np.log(np.array([_pooled(alternative, row) for row in masses]))
-    gains.flags.writeable = False
-    return gains
+        return np.log(np.array([_pooled(alternative, row) for row in masses]))
 
 
 def _pooled(alternative: NDArray[np.float64], masses: NDArray[np.float64]) -> list[float]:
@@ -103,7 +100,7 @@ def log_factors(
 def _log_factors(bounds: tuple[tuple[int, ...], ...]) -> NDArray[np.float64]:
     """Return what ``log_factors`` looks up, [rates, strata, BINS]."""
     rates = np.array(RATES)[:, None, None]
-    return np.logaddexp(np.log1p(-rates), np.log(rates) + _log_gains(bounds))
+    return np.logaddexp(np.log1p(-rates), np.log(rates) + log_gains(bounds))
 
 
 def extend(trail: Trail, factors: NDArray[np.float64]) -> tuple[Trail, NDArray[np.float64]]:

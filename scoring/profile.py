@@ -6,7 +6,7 @@ of margins, and from that upper confidence bounds of the honest tails. Bounds ar
 a profile has one canonical form and a digest.
 """
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections.abc import Sequence
 from functools import cached_property, lru_cache
 from hashlib import sha256
@@ -81,7 +81,7 @@ class Profile(_Part, frozen=True):
     """The honest margins of one family of models under one pair of stacks.
 
     Attributes:
-        family: ``architectures[0]`` of the models, or ``*`` for any.
+        family: pattern of the models' names, as a shell has them.
         miner, validator: the stacks; None stands for any.
         measured: ISO date of the measurement.
         model: what it was measured on.
@@ -127,11 +127,6 @@ class Profile(_Part, frozen=True):
         One array for all calls, which cannot be written to.
         """
         return _tails(tuple(stratum.tails for stratum in self.strata))
-
-    def stratum_of(self, entropy: float) -> int:
-        """Return the number of the stratum of a position's entropy, in nats."""
-        edges = [stratum.entropy_below_micro or 0 for stratum in self.strata[:-1]]
-        return bisect_right(edges, entropy * 1e6)
 
     def strata_of(self, entropies: NDArray[np.floating]) -> NDArray[np.int64]:
         """Return the number of the stratum of each entropy, in nats; shape as given."""

@@ -16,12 +16,11 @@ ANY = "*"
 
 
 @cache
-def published() -> dict[str, Profile]:
-    """Return every profile of this version by its digest."""
+def published() -> tuple[Profile, ...]:
+    """Return every profile of this version."""
     folder = files("scoring") / "profiles"
     texts = [file.read_text() for file in folder.iterdir() if file.name.endswith(".json")]
-    profiles = [Profile.model_validate_json(text) for text in texts]
-    return {profile.digest: profile for profile in profiles}
+    return tuple(Profile.model_validate_json(text) for text in texts)
 
 
 def chosen(model: str, miner: Stack, validator: Stack) -> Profile:
@@ -29,7 +28,7 @@ def chosen(model: str, miner: Stack, validator: Stack) -> Profile:
 
     The one that says most of model and stacks; names of families are patterns as a shell has them.
     """
-    fitting = [one for one in published().values() if _fits(one, model, miner, validator)]
+    fitting = [one for one in published() if _fits(one, model, miner, validator)]
     return max(fitting, key=_says)
 
 

@@ -6,22 +6,23 @@ from scoring.published import chosen
 from scoring.sample_rule import RULE, judge_sample
 
 
-def rule_fault(
-    rule: str, profile: str | None, model: str, miner: Stack, validator: Stack
-) -> str | None:
-    """Return why verdicts are not by this version's rule and profile; None where they are.
+def judged_by(rule: str, profile: str, model: str, miner: Stack, validator: Stack) -> Profile:
+    """Return the profile by which verdicts were reached.
 
     Args:
-        rule, profile: as the verdicts name them.
+        rule, profile: as the verdicts name them, the profile by its digest.
         model: what was generated with.
         miner, validator: the stacks that both declare.
+
+    Raises:
+        ValueError: it is not this version's rule, or not its profile for these stacks.
     """
     if rule != RULE:
-        return f"rule must be {RULE!r}, not {rule!r}"
-    due = chosen(model, miner, validator).digest
-    if profile != due:
-        return f"profile must be {due} for these stacks, not {profile}"
-    return None
+        raise ValueError(f"rule must be {RULE!r}, not {rule!r}")
+    due = chosen(model, miner, validator)
+    if profile != due.digest:
+        raise ValueError(f"profile must be {due.digest} for these stacks, not {profile}")
+    return due
 
 
 def weighing_fault(verdict: SampleVerdict, profile: Profile) -> str | None:

@@ -24,8 +24,7 @@ from protocol.documents import digest, statement_of_verdicts, verdict_root, work
 from protocol.keys import verify_statement
 from protocol.messages import Receipt, SampleVerdict, Stack, Verdicts, Work
 from scoring.profile import Profile
-from scoring.published import chosen
-from scoring.weighing import rule_fault, weighing_fault
+from scoring.weighing import judged_by, weighing_fault
 
 LETTERS = {"verified": VERIFIED, "void": VOID, "inconclusive": UNDECIDED}
 
@@ -93,9 +92,10 @@ def _examine(
     if verdicts.result_root != audited.root:
         raise _invalid("result_root is not that of the audited result")
     stacks = (Stack.model_validate_json(audited.stack_json or ""), verdicts.stack)
-    if (fault := rule_fault(verdicts.rule, verdicts.profile, work.model, *stacks)) is not None:
-        raise _invalid(fault)
-    profile = chosen(work.model, *stacks)
+    try:
+        profile = judged_by(verdicts.rule, verdicts.profile, work.model, *stacks)
+    except ValueError as error:
+        raise _invalid(str(error)) from None
     lengths = sample_lengths(document)
     if len(verdicts.samples) != len(lengths):
         raise _invalid(f"the unit has {len(lengths)} samples, not {len(verdicts.samples)}")

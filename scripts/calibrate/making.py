@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from scoring.profile import BINS, Profile, Side, Stratum, bins_of, count_bins
+from scoring.profile import Profile, Side, Stratum, bins_of, count_bins
 from scripts.calibrate.bounds import raised, tail_bounds
 from scripts.calibrate.measure import Seen
 
@@ -90,8 +90,3 @@ def _lift(bins: NDArray[np.int64], later: NDArray[np.bool_], inside: NDArray[np.
     if not margins.any() or not after.any():
         return 1.0
     return float(max(1.0, margins[after].mean() / margins.mean()))
-
-
-def summed(profile: Profile) -> NDArray[np.int64]:
-    """Return how many honest tokens fell into each bin over all strata [BINS]."""
-    return np.array([stratum.counts for stratum in profile.strata]).sum(axis=0).reshape(BINS)

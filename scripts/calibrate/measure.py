@@ -32,10 +32,10 @@ class Seen:
     mismatches: NDArray[np.bool_]
 
 
-# Of some rows: logits [R, V], draw keys [R, 4], positions [R] and the ids that are due [R], the ids
-# that are claimed in place of the sample's own [R].
+# Of some rows: logits [R, V], draw keys [R, 4] and positions [R], the ids that are claimed in place
+# of the sample's own [R].
 Claims = Callable[
-    [NDArray[np.float32], NDArray[np.uint32], NDArray[np.uint32], NDArray[np.int64]],
+    [NDArray[np.float32], NDArray[np.uint32], NDArray[np.uint32]],
     NDArray[np.int64],
 ]
 
@@ -65,7 +65,7 @@ def seen(
         claimed = np.array([claims[c].ids[p] for c, p in zip(claim, place, strict=True)])
         positions = place.astype(np.uint32)
         if claims_instead is not None:
-            claimed = claims_instead(logits, keys[claim], positions, claimed)
+            claimed = claims_instead(logits, keys[claim], positions)
         drawn, margins = judge_rows(
             logits, claimed, keys[claim], positions, work.sampling, work.vocabulary_size
         )

@@ -5,8 +5,7 @@ from itertools import pairwise
 from protocol.messages import SampleVerdict
 from protocol.receipts import Fault, SampleReceipt
 from scoring.profile import Profile, bin_of
-from scoring.published import published
-from scoring.weighing import rule_fault, weighing_fault
+from scoring.weighing import judged_by, weighing_fault
 
 SAMPLE = "verdict.sample"
 
@@ -36,8 +35,11 @@ def known_profile(receipt: SampleReceipt) -> Profile | None:
     """
     verdict = receipt.verdict
     model = str(receipt.lease.statement.get("model"))
-    differs = rule_fault(verdict.rule, verdict.profile, model, receipt.result.stack, verdict.stack)
-    return published().get(verdict.profile or "") if differs is None else None
+    stacks = (receipt.result.stack, verdict.stack)
+    try:
+        return judged_by(verdict.rule, verdict.profile, model, *stacks)
+    except ValueError:
+        return None
 
 
 def _weighing_fault(sample: SampleVerdict, profile: Profile) -> Fault | None:

@@ -35,7 +35,7 @@ def world(world):
 def profile(monkeypatch: pytest.MonkeyPatch) -> Profile:
     """A profile for the fake stacks of these tests, as if it had been measured and published."""
     measured = made_profile([90_000], [np.eye(BINS)[0]])
-    monkeypatch.setattr("scoring.published.published", lambda: {measured.digest: measured})
+    monkeypatch.setattr("scoring.published.published", lambda: (measured,))
     return measured
 
 

@@ -11,8 +11,7 @@ from bittensor_core import Keypair
 from protocol import documents, merkle, messages
 from protocol.canonical import canonical_json
 from protocol.keys import verify_statement
-from scoring.published import chosen
-from scoring.weighing import rule_fault, weighing_fault
+from scoring.weighing import judged_by, weighing_fault
 
 DOCUMENT = (Path(__file__).parents[2] / "docs" / "wire.md").read_text(encoding="utf-8")
 BLOCKS = dict(re.findall(r"^```(?:json|text) ([^\n]+)\n(.*?)\n```$", DOCUMENT, re.M | re.S))
@@ -135,6 +134,5 @@ def test_marks_out_of_range_are_none(mark: list) -> None:
 def test_verdicts_are_by_the_rule_and_weigh_what_they_say() -> None:
     stacks = (RESULT.stack, VERDICTS.stack)
     model = LEASE.work.model
-    assert rule_fault(VERDICTS.rule, VERDICTS.profile, model, *stacks) is None
-    profile = chosen(model, *stacks)
+    profile = judged_by(VERDICTS.rule, VERDICTS.profile, model, *stacks)
     assert [weighing_fault(one, profile) for one in VERDICTS.samples] == [None] * 3

@@ -5,7 +5,7 @@ import pytest
 from protocol.messages import SampleVerdict, Stack
 from scoring.published import chosen
 from scoring.sample_rule import RULE
-from scoring.weighing import rule_fault, weighing_fault
+from scoring.weighing import judged_by, weighing_fault
 from tests.support.profiles import ASSUMED
 
 MINER = Stack(engine="vllm", version="1", dtype="float16", head_dtype="float32", device="a GPU")
@@ -34,7 +34,8 @@ def test_an_outcome_is_what_its_marks_weigh(told: dict, fault: str | None) -> No
 
 def test_rule_and_profile_are_those_of_the_stacks() -> None:
     due = chosen("a/model", MINER, MINER).digest
-    assert rule_fault(RULE, due, "a/model", MINER, MINER) is None
-    assert "rule must be" in str(rule_fault("mine/1", due, "a/model", MINER, MINER))
-    for other in (None, "0" * 64):
-        assert "profile must be" in str(rule_fault(RULE, other, "a/model", MINER, MINER))
+    assert judged_by(RULE, due, "a/model", MINER, MINER).digest == due
+    with pytest.raises(ValueError, match="rule must be"):
+        judged_by("mine/1", due, "a/model", MINER, MINER)
+    with pytest.raises(ValueError, match="profile must be"):
+        judged_by(RULE, "0" * 64, "a/model", MINER, MINER)

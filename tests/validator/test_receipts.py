@@ -22,6 +22,7 @@ from protocol.documents import (
 from protocol.keys import load_or_create_hotkey, sign_statement
 from protocol.messages import Work
 from protocol.receipts import LeasePart, ResultPart, SampleReceipt, VerdictPart
+from scoring.sample_rule import RULE
 from tests.support.profiles import ASSUMED
 from validator.offline import audit
 from validator.receipts import audit_receipts
@@ -52,9 +53,7 @@ def receipts(
             for verdict in audit(work, samples, forward, ASSUMED)
         ]
         verdicts_root = verdict_root(keys, passed)
-        signed = verdict_statement(
-            unit, 1, terms, "fixed-counts/1", None, stack, root, verdicts_root
-        )
+        signed = verdict_statement(unit, 1, terms, RULE, ASSUMED.digest, stack, root, verdicts_root)
         return [
             SampleReceipt(
                 custom_id=f"line-{work.samples[at].prompt}",
@@ -78,8 +77,8 @@ def receipts(
                 verdict=VerdictPart(
                     validator=validator.ss58_address,
                     sample=passed[at],
-                    rule="fixed-counts/1",
-                    profile=None,
+                    rule=RULE,
+                    profile=ASSUMED.digest,
                     stack=stack,
                     root=verdicts_root,
                     signature=sign_statement(validator, signed),

@@ -4,6 +4,7 @@ import json
 import sys
 from collections.abc import Iterator
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -90,11 +91,11 @@ def _measured(bench: Bench, kinds: list[str], given: Profile | None, runs: int) 
         profile = given or chosen(bench.facts.model, good.stack, bench.forward.stack())
         bar.advance(task)
         found = {"honest": power(profile, good.seen, runs=runs)}
-        other = claimed(bench, good, redrawn(sampling))
+        other = claimed(bench, good, partial(redrawn, sampling))
         bar.advance(task)
-        flips = claimed(bench, good, runner_up(sampling))
+        flips = claimed(bench, good, partial(runner_up, sampling))
         bar.advance(task)
-        ends = claimed(bench, good, early_end(bench.facts.end_ids[0]))
+        ends = claimed(bench, good, partial(early_end, bench.facts.end_ids[0]))
         bar.advance(task)
         for name, samples in _streams(good.seen, other, flips, ends):
             found[name] = power(profile, samples, runs=runs)
@@ -113,7 +114,8 @@ def _streams(
         yield f"{percent} % of tokens redrawn", mixed(good, other, percent / 100, percent)
     yield "5 % runner-up flips", mixed(good, flips, 0.05, 6)
     yield "an early end in 50 tokens", mixed(good, ends, 0.02, 7)
-    tenth = [bad if at % 10 == 0 else fine for at, (fine, bad) in enumerate(zip(good, other))]  # noqa: B905
+    pairs = enumerate(zip(good, other, strict=True))
+    tenth = [bad if at % 10 == 0 else fine for at, (fine, bad) in pairs]
     yield "wrong seed in a tenth of samples", tenth
 
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -98,49 +98,37 @@ def claimed(bench: Bench, found: Honest, claims: Claims) -> list[Seen]:
     ]
 
 
-def redrawn(sampling: Sampling) -> Claims:
+def redrawn(
+    sampling: Sampling,
+    logits: NDArray[np.float32],
+    keys: NDArray[np.uint32],
+    positions: NDArray[np.uint32],
+) -> NDArray[np.int64]:
     """Claims that are drawn under another key: legal text of the right model."""
-
-    def claims(
-        logits: NDArray[np.float32],
-        keys: NDArray[np.uint32],
-        positions: NDArray[np.uint32],
-        own: NDArray[np.int64],
-    ) -> NDArray[np.int64]:
-        return _draw(logits, keys ^ SALT, positions, sampling)
-
-    return claims
+    return _draw(logits, keys ^ SALT, positions, sampling)
 
 
-def runner_up(sampling: Sampling) -> Claims:
+def runner_up(
+    sampling: Sampling,
+    logits: NDArray[np.float32],
+    keys: NDArray[np.uint32],
+    positions: NDArray[np.uint32],
+) -> NDArray[np.int64]:
     """Claims of the second best score: the flip that shows least."""
-
-    def claims(
-        logits: NDArray[np.float32],
-        keys: NDArray[np.uint32],
-        positions: NDArray[np.uint32],
-        own: NDArray[np.int64],
-    ) -> NDArray[np.int64]:
-        drawn = _draw(logits, keys, positions, sampling)
-        without = logits.copy()
-        without[np.arange(len(drawn)), drawn] = -np.inf
-        return _draw(without, keys, positions, sampling)
-
-    return claims
+    drawn = _draw(logits, keys, positions, sampling)
+    without = logits.copy()
+    without[np.arange(len(drawn)), drawn] = -np.inf
+    return _draw(without, keys, positions, sampling)
 
 
-def early_end(end_id: int) -> Claims:
+def early_end(
+    end_id: int,
+    logits: NDArray[np.float32],
+    keys: NDArray[np.uint32],
+    positions: NDArray[np.uint32],
+) -> NDArray[np.int64]:
     """Claims of an end id at every position: each is an early end."""
-
-    def claims(
-        logits: NDArray[np.float32],
-        keys: NDArray[np.uint32],
-        positions: NDArray[np.uint32],
-        own: NDArray[np.int64],
-    ) -> NDArray[np.int64]:
-        return np.full(len(own), end_id)
-
-    return claims
+    return np.full(len(logits), end_id)
 
 
 def mixed(honest: Sequence[Seen], cheats: Sequence[Seen], share: float, seed: int) -> list[Seen]:
@@ -208,6 +196,3 @@ async def _generate(bench: Bench, factory: str, seed: int) -> Honest:
         finally:
             await process.close()
     return Honest(process.stack, works, found)
-
-
-Make = Callable[[], list[Seen]]
