@@ -1,7 +1,16 @@
 """The forced draw as a compiled loop on the CPU: whole batches at full vocabularies.
 
-Equal to ``protocol.draw.reference`` and far cheaper than what it replaces, as ``numba_loops``
-explains.
+Equal to ``protocol.draw.reference`` and far cheaper than what it replaces, because it takes
+logarithms, exponentials and even noise only where an id could still win:
+
+- The largest logit of every block of ids is found first. An id beats the best score so far only
+  if its 32-bit word x is small enough, g <= -log((x + .5) / 2^32), so one limit on x per block,
+  from the block's largest logit, stands for all of its logarithms.
+- top_k finds its threshold among the few blocks whose largest logit reaches it.
+- Where top_k and min_p leave few ids, nothing but those has noise or a mass.
+- top_p needs no sort. What is kept is a prefix of the ids by falling logit; the winner of a prefix
+  that lies in a shorter prefix also wins there. So draw, and where the drawn id lies outside the
+  nucleus, draw again from the ids ahead of it.
 """
 
 import numpy as np

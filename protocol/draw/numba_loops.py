@@ -1,18 +1,7 @@
-"""The compiled loops of the forced draw, and why they are cheap.
+"""The compiled loops of the forced draw; ``numba_form`` says why they are cheap and checks.
 
-They take logarithms, exponentials and even noise only where an id could still win:
-
-- The largest logit of every block of ids is found first. An id beats the best score so far only
-  if its 32-bit word x is small enough, g <= -log((x + .5) / 2^32), so one limit on x per block,
-  from the block's largest logit, stands for all of its logarithms.
-- top_k finds its threshold among the few blocks whose largest logit reaches it.
-- Where top_k and min_p leave few ids, nothing but those has noise or a mass.
-- top_p needs no sort. What is kept is a prefix of the ids by falling logit; the winner of a prefix
-  that lies in a shorter prefix also wins there. So draw, and where the drawn id lies outside the
-  nucleus, draw again from the ids ahead of it.
-
-Nothing here checks its arguments: ``numba_form`` does. No function here may be called from a
-compiled function of another module: numba's cache would not notice a change of this file.
+No function here may be called from a compiled function of another module: numba's cache would not
+notice a change of this file.
 """
 
 import math
@@ -239,10 +228,7 @@ def _mass_ahead(row, peaks, temperature, edge):
 
 @compiled
 def _whole_mass(row, peaks, temperature, floor):
-    """The mass of the ids with logit >= ``floor``, relative to the top's.
-
-    Blocks too far below the top to change the sum are left out.
-    """
+    """The mass of the ids with logit >= ``floor``, to the top's, less blocks too small to count."""
     top = np.float64(peaks.max())
     least = max(floor, top - 50.0 * temperature)
     exponents = np.empty(BLOCK, dtype=np.float64)

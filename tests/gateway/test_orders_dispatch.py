@@ -7,9 +7,8 @@ from sqlmodel import col
 
 from gateway.errors import GatewayError
 from gateway.orders import dispatch, leases
-from gateway.orders.planner import share_of, unit_lines
 from gateway.orders.policy import HOUR, MAX_TRIES, MINUTE, Policy, audit_end, generation_end
-from gateway.store.tables import Lease, LeaseState, Node, Order, Unit
+from gateway.store.tables import Lease, LeaseState, Node, Unit
 from protocol.documents import lease_statement
 from protocol.draw.key import draw_key, prompt_digest
 from protocol.keys import verify_statement
@@ -372,34 +371,3 @@ async def test_an_announcement_keeps_the_record(world):
     (node,) = await world.rows(Node, col(Node.hotkey) == miner.hotkey)
     assert (node.outcomes, node.loaded_model, node.seen_at_ms) == ("vx", None, world.now)
     assert node.registered_at_ms == world.now - 5
-
-
-def order_of(**values):
-
-    fields = {"lines_usable": 100, "cursor_line": 0, "n": 1, "max_tokens": 10, "longest_prompt": 10}
-    return Order(**{**fields, **values})
-
-
-@pytest.mark.parametrize(
-    ("order", "policy", "node_samples", "share", "lines"),
-    [
-        ({}, {"unit_samples": 8}, 256, 1.0, 8),
-        ({"n": 3}, {"unit_samples": 8}, 256, 1.0, 2),
-        ({"n": 64}, {"unit_samples": 8}, 8, 1.0, 1),
-        ({"cursor_line": 95}, {"unit_samples": 8}, 256, 1.0, 5),
-        ({}, {}, 256, 0.25, 25),
-        ({}, {}, 16, 0.25, 16),
-        ({"n": 2}, {}, 256, 0.25, 25),
-        ({"max_tokens": 131_072}, {"unit_tokens": 2**20}, 256, 1.0, 7),
-        ({"lines_usable": 50_000}, {"unit_samples": 10_000}, 256, 1.0, 4096),
-    ],
-)
-def test_the_size_of_a_unit(order, policy, node_samples, share, lines):
-    assert unit_lines(order_of(**order), Policy(**policy), node_samples, share) == lines
-
-
-def test_shares_follow_speed():
-    assert share_of(None, []) == 1.0
-    assert share_of(None, [None, None, None]) == 0.25
-    assert share_of(30.0, [10.0]) == 0.75
-    assert share_of(None, [10.0]) == 0.5

@@ -1,20 +1,26 @@
 """Second opinions: drawn by the chain, given by another owner, settled by a third."""
 
-import random
 from dataclasses import replace
 
 import pytest
+from second_opinions import (
+    BLOCK_MS,
+    attend,
+    audit_honestly,
+    cheat,
+    ending,
+    is_distrusted,
+    nodes,
+    record,
+)
 from sqlmodel import col
 
 from gateway.errors import GatewayError
-from gateway.orders import background, dispatch, reviewing
-from gateway.orders.content import unit_work
-from gateway.orders.policy import HOUR, Policy
-from gateway.store.tables import Lease, LeaseState, Node, Order, Review, Unit, Verdict
+from gateway.orders import background, dispatch
+from gateway.orders.policy import Policy
+from gateway.store.tables import Lease, LeaseState, Review, Verdict
 from protocol.chain.local import LocalChain
-from protocol.messages import Result
 
-BLOCK_MS = 12_000
 PROMPTS = [[1, 2], [3], [5, 6], [7]]
 ALWAYS = Policy(unit_samples=4, second_opinions=1.0)
 HARDLY_EVER = Policy(unit_samples=4, second_opinions=1e-9)
@@ -29,50 +35,6 @@ def world(world):
 @pytest.fixture
 def chain(world, tmp_path):
     return LocalChain(tmp_path / "chain.sqlite", lambda: world.now / 1000)
-
-
-async def attend(world, chain, blocks: int = 0) -> None:
-    """Let blocks pass, all nodes stay alive, and do the background work before and after."""
-    await reviewing.attend(world.store, chain, world.policy, world.now)
-    world.now += blocks * BLOCK_MS
-    await reviewing.attend(world.store, chain, world.policy, world.now)
-
-
-async def nodes(world, miners: int, validators: int):
-    return (
-        [await world.node("miner") for _ in range(miners)],
-        [await world.node("validator") for _ in range(validators)],
-    )
-
-
-async def cheat(world, miner):
-    """Post a result of legal form that no model gave."""
-    lease = await world.lease(miner)
-    if lease is not None:
-        samples = [[94, 95]] * len(lease.work.samples)
-        await world.post(miner, lease, world.result(miner, lease, samples=samples))
-
-
-async def audit_honestly(world, validator):
-    lease = await world.lease_audit(validator)
-    if lease is not None:
-        await world.judge(validator, lease, world.verdicts(validator, lease, world.truth(lease)))
-    return lease
-
-
-async def ending(world) -> list[str | None]:
-    rows = await world.rows(Review)
-    return [row.ending for row in sorted(rows, key=lambda row: row.id)]
-
-
-async def record(world, miner) -> str:
-    (row,) = await world.rows(Node, col(Node.hotkey) == miner.hotkey)
-    return row.outcomes
-
-
-async def is_distrusted(world, node) -> bool:
-    (row,) = await world.rows(Node, col(Node.hotkey) == node.hotkey)
-    return (row.distrusted_until_ms or 0) > world.now
 
 
 async def test_a_single_validator_is_recorded_as_alone(world, chain):
@@ -342,83 +304,3 @@ async def test_the_window_ends_reviews_too(world, chain):
     assert await ending(world) == ["late"]
     (lease,) = await world.rows(Lease, col(Lease.id) == held.lease_id)
     assert lease.state == LeaseState.STOPPED
-
-
-async def check_truth(world, unit) -> None:
-    """See that what a unit delivers is what the model gives."""
-    if "v" not in unit.outcomes:
-        return
-    (order,) = await world.rows(Order, col(Order.id) == unit.order_id)
-    (lease,) = await world.rows(Lease, col(Lease.id) == unit.result_lease_id)
-    work = await unit_work(world.store.objects, order, unit)
-    claimed = Result.model_validate_json(await world.store.objects.get(lease.object_key)).samples
-    for letter, ids, honest in zip(unit.outcomes, claimed, world.answers(work), strict=True):
-        assert letter != "v" or ids == honest
-
-
-def lazily(lease, rng):
-    return ["verified"] * len(lease.work.samples)
-
-
-def hostile(lease, rng):
-    return ["void"] * len(lease.work.samples)
-
-
-def at_random(lease, rng):
-    return rng.choices(["verified", "void", "inconclusive"], k=len(lease.work.samples))
-
-
-@pytest.mark.parametrize(
-    ("share", "judges"),
-    [(1.0, (lazily, hostile)), (0.5, (lazily, at_random)), (0.5, (hostile, lazily))],
-)
-async def test_dishonest_validators_and_miners_among_honest_ones(
-    sqlite_world, tmp_path, share, judges
-):
-    """Nothing that was not generated is delivered where all is reviewed; less where a share is."""
-    world = sqlite_world
-    world.policy = Policy(unit_samples=4, second_opinions=share)
-    chain = LocalChain(tmp_path / "chain.sqlite", lambda: world.now / 1000)
-    order = await world.place([[1 + place, 2] for place in range(40)])
-    (cheating, *honest_miners), validators = await nodes(world, 3, 3)
-    dishonest = [(await world.node("validator"), judge) for judge in judges]
-    rng = random.Random(5)
-    while (order := await world.order(order)).status in ("validating", "in_progress"):
-        every = [cheating, *honest_miners, *validators, *(node for node, _ in dishonest)]
-        for node in every:
-            await world.announce(node)
-        try:
-            await cheat(world, cheating)
-        except GatewayError as error:
-            assert error.code in ("miner_suspended", "leases_unanswered")
-        for miner in honest_miners:
-            await world.generate(miner)
-        for validator, judge in dishonest:
-            try:
-                lease = await world.lease_audit(validator)
-            except GatewayError as error:
-                assert error.code == "validator_distrusted"
-                continue
-            if lease is not None:
-                votes = judge(lease, rng)
-                await world.judge(validator, lease, world.verdicts(validator, lease, votes))
-        for validator in validators:
-            await audit_honestly(world, validator)
-        await attend(world, chain, blocks=1)
-        await background.reap(world.store, lambda: world.now / 1000)
-        await background.end_orders(world.store, world.policy, lambda: world.now / 1000)
-    assert (order.ending, order.samples_verified, order.samples_missing) == ("completed", 40, 0)
-    assert world.now - order.created_at_ms < 4 * HOUR
-    for node, judge in dishonest:
-        assert await is_distrusted(world, node) or judge is lazily
-    for node in validators:
-        assert not await is_distrusted(world, node)
-    for miner in honest_miners:
-        assert "x" not in await record(world, miner)
-    rows = await world.rows(Verdict)
-    assert sum(row.newly_verified for row in rows) == order.samples_verified
-    units = await world.rows(Unit)
-    assert all(unit.state == "closed" for unit in units)
-    if share == 1.0:
-        for unit in units:
-            await check_truth(world, unit)

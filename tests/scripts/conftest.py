@@ -1,10 +1,15 @@
 """What a command sets up in the test's own process is undone after the test."""
 
 import logging
+import shutil
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import structlog
+from checked_delivery import ROWS, Case
+
+from gateway.intake.outcome import Intake
 
 
 @pytest.fixture(autouse=True)
@@ -17,3 +22,18 @@ def own_logs() -> Iterator[None]:
         root.handlers[:] = handlers
         root.setLevel(level)
         structlog.reset_defaults()
+
+
+@pytest.fixture(scope="module")
+def case(tmp_path_factory: pytest.TempPathFactory) -> Case:
+    return Case(tmp_path_factory.mktemp("verify"), ROWS)
+
+
+@pytest.fixture(scope="module")
+def intake(case: Case) -> Intake:
+    return case.render(case.folder / "work")
+
+
+@pytest.fixture
+def copy(case: Case, tmp_path: Path) -> Path:
+    return shutil.copytree(case.delivery, tmp_path / "copy")
