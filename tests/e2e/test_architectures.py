@@ -55,7 +55,7 @@ def make_work(facts: ModelFacts, seed: int = 7) -> Work:
 def test_an_honest_miner_is_verified_and_a_wrong_seed_is_void(folder: Path, dtype: str) -> None:
     facts = read_facts(folder, MODEL, REVISION)
     engine = TransformersEngine()
-    settings = EngineSettings(dtype=dtype, threads=1, max_batch=6)  # type: ignore[arg-type]
+    settings = EngineSettings(dtype=dtype, threads=1, max_batch=6)
     engine.load(folder, MODEL, REVISION, settings)
     forward = load(folder, dtype)
     work = make_work(facts)

@@ -119,7 +119,7 @@ def nodes(
     hub: tuple[LoadedModel, list[int]],
     judge: Callable[[AuditLease], list[SampleVerdict]] = all_verified,
 ) -> Iterator[FakeNodes]:
-    with fake_nodes(gateway, folder, *hub, judge) as running:  # type: ignore[arg-type]
+    with fake_nodes(gateway, folder, *hub, judge) as running:
         yield running
 
 

@@ -40,7 +40,7 @@ class Read:
 
     def codes(self) -> dict[object, object]:
         """The code of each refused line by its number."""
-        return {row["line"]: row["error"]["code"] for row in self.refused}  # type: ignore[index]
+        return {row["line"]: row["error"]["code"] for row in self.refused}
 
 
 def make_chat(custom_id: str = "q1", **body: object) -> Row:
@@ -124,7 +124,7 @@ def run(job: IntakeJob) -> Callable[..., Intake | FileRefusal]:
 
     def call(lines: Iterable[Row | bytes | str] | bytes, **changes: object) -> Intake | FileRefusal:
         job.input_path.write_bytes(lines if isinstance(lines, bytes) else as_bytes(lines))
-        return run_intake(replace(job, **changes))  # type: ignore[arg-type]
+        return run_intake(replace(job, **changes))
 
     return call
 
