@@ -1,16 +1,17 @@
 """A model of linear attention, with a vision tower, through gateway, miner and validator."""
 
-from collections.abc import Callable
+from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
 import pytest
-from customer import Customer, tale_lines
+from customer import Customer, running, tale_lines
 from ended_batch import check_ended
 
 from protocol.architectures import SUPPORTED_ARCHITECTURES
 from scripts.hub import publish
 from scripts.tiny_model.random_models import make_random
+from scripts.up.plans import MinerPlan, NetworkPlan
 
 MODEL = "reliquary/random-qwen3.5"
 ARCHITECTURE = "Qwen3_5ForConditionalGeneration"
@@ -18,10 +19,16 @@ ARCHITECTURE = "Qwen3_5ForConditionalGeneration"
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 
-def test_a_batch_on_a_model_of_linear_attention(
-    start: Callable[..., Customer], tmp_path: Path
-) -> None:
-    customer = start(None)
+@pytest.fixture
+def customer(tmp_path: Path) -> Iterator[Customer]:
+    """One miner and one validator."""
+    data = tmp_path / "network"
+    plan = NetworkPlan(data=data, port=0, miners=(MinerPlan("transformers"),), unit_samples=4)
+    with running(plan) as made:
+        yield made
+
+
+def test_a_batch_on_a_model_of_linear_attention(customer: Customer, tmp_path: Path) -> None:
     make_random(
         ARCHITECTURE, tmp_path / "model", hidden=128, layers=4, vocabulary=2_100, head_dim=32
     )

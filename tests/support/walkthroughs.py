@@ -5,9 +5,13 @@ the blocks that the script is known to have.
 """
 
 import io
+import os
+import subprocess
 import tokenize
 from collections.abc import Iterator
 from pathlib import Path
+
+from customer import MODEL, Customer
 
 CURL_START, CURL_END = "# Batch API walkthrough with curl", "The same with the OpenAI Python SDK"
 PYTHON_START, PYTHON_END = '"""Batch API walkthrough with the official', "The native route"
@@ -25,6 +29,7 @@ BLOCKS = {
     "except openai.APIStatusError": 2,
 }
 TRY_END = "except "
+SECONDS = 120
 
 
 def documents(shared: Path) -> str:
@@ -43,6 +48,30 @@ def python_script(document: str) -> str:
     start = document.index(PYTHON_START)
     flat = document[start : document.index(PYTHON_END, start)]
     return "\n".join(_indented(list(_statements(flat + "\n"))))
+
+
+def adapted(script: str, customer: Customer, pace: tuple[str, str]) -> str:
+    """Return a script with the customer's address and model, and another pace of polling."""
+    changes = {
+        DOCUMENTED_URL: customer.network.base_url,
+        DOCUMENTED_MODEL: MODEL,
+        DOCUMENTED_REVISION: customer.network.revision,
+        pace[0]: pace[1],
+    }
+    for documented, ours in changes.items():
+        assert documented in script
+        script = script.replace(documented, ours)
+    return script
+
+
+def run(command: list[str], customer: Customer, folder: Path) -> str:
+    """Run a script as the customer, and return what it printed."""
+    environment = os.environ | {"RELIQUARY_API_KEY": customer.network.api_key}
+    done = subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=SECONDS
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
 
 
 def _statements(flat: str) -> Iterator[str]:
