@@ -11,11 +11,13 @@ from gateway.intake.outcome import FileRefusal, Intake
 from gateway.intake.prompt import MAX_PROMPT_TOKENS, too_long
 from gateway.intake.refusal import LineRefused
 from gateway.intake.request import Refused, Request, RequestReader
+from gateway.intake.settings import DEFAULT_MAX_TOKENS
 from gateway.intake.template import TemplateUnusable
 from gateway.intake.tokenizer import ModelTokenizer, TokenizerUnusable, load_tokenizer
 from gateway.intake.verdict import invalid_file, judge, too_many_tokens
-from gateway.intake.watchdog import LOADING_SECONDS, WatchedEncoder, cpu_deadline
+from gateway.intake.watchdog import LOADING_SECONDS, WatchedEncoder
 from gateway.intake.writer import IntakeWriter
+from gateway.worker import cpu_deadline
 
 # A batch goes to the tokenizer in one call: large enough to use its threads, small enough that
 # texts, encodings and ids of a batch stay far below the size of a file.
@@ -43,7 +45,7 @@ def run_intake(job: IntakeJob) -> Intake | FileRefusal:
             tokenizer = load_tokenizer(job.tokenizer_folder)
     except TokenizerUnusable as error:
         return FileRefusal(422, "model_unsupported", f"The model's tokenizer: {error}.")
-    with IntakeWriter(job.folder) as writer:
+    with IntakeWriter(job.folder, job.max_new_tokens) as writer:
         try:
             _read_file(job, tokenizer, writer)
         except TemplateUnusable as error:
@@ -53,7 +55,14 @@ def run_intake(job: IntakeJob) -> Intake | FileRefusal:
 
 def _read_file(job: IntakeJob, tokenizer: ModelTokenizer, writer: IntakeWriter) -> None:
     """Write every line of the file, usable or refused; stops once over the token limit."""
-    reader = RequestReader(job.model, job.vocabulary_size, job.graded, tokenizer, job.template_time)
+    reader = RequestReader(
+        job.model,
+        job.vocabulary_size,
+        job.graded,
+        tokenizer,
+        job.template_time,
+        DEFAULT_MAX_TOKENS if job.max_new_tokens is None else job.max_new_tokens,
+    )
     encoder = WatchedEncoder(tokenizer)
     rows = (reader.read(line) for line in read_lines(job.input_path))
     for batch in _batches(_without_overlong(rows, encoder, _prompt_limit(job))):

@@ -10,6 +10,11 @@ OFFSETS = "prompts.idx"
 LINES = "lines.jsonl"
 REFUSED = "refused.jsonl"
 FIRST_SAMPLES = "samples.bin"
+PREVIEWS = "previews.jsonl"
+
+PREVIEW_LINES = 5
+PREVIEW_CHARACTERS = 2_000
+PREVIEW_IDS = 64
 
 
 @dataclass(frozen=True)
@@ -25,6 +30,9 @@ class Intake:
             "first_sample_index"}`` and ``"reference"`` where the order has a grader.
         ``refused.jsonl``: one object per refused line in file order, ``{"custom_id", "line",
             "error": {"code", "message"}}``; ``custom_id`` is ``""`` where the line has none of use.
+        ``previews.jsonl``: the first ``PREVIEW_LINES`` usable lines with the beginnings of their
+            prompts, ``{"line", "custom_id", "prompt_tokens", "text", "token_ids"}``; ``text`` is
+            null where the line gave ids.
 
     Attributes:
         endpoint: ``/v1/chat/completions`` or ``/v1/completions``, common to all usable lines.

@@ -47,6 +47,7 @@ class RequestReader:
         graded: every line needs a ``reference``; otherwise none may have one.
         tokenizer: has the templates of conversations.
         clock: Unix seconds that templates see.
+        max_tokens: of a line that sets none.
     """
 
     def __init__(
@@ -56,10 +57,12 @@ class RequestReader:
         graded: bool,
         tokenizer: ModelTokenizer,
         clock: int,
+        max_tokens: int,
     ) -> None:
         self._model = model
         self._vocabulary_size = vocabulary_size
         self._graded = graded
+        self._max_tokens = max_tokens
         self._prompts = PromptReader(tokenizer, vocabulary_size, clock)
         self._lines: dict[str, int] = {}
 
@@ -96,7 +99,7 @@ class RequestReader:
     ) -> Request:
         self._check_model(body.get("model"))
         check_fields(url, body)
-        settings = read_settings(url, body, self._vocabulary_size)
+        settings = read_settings(url, body, self._vocabulary_size, self._max_tokens)
         prompts = self._prompts
         prompt = prompts.conversation(body) if url == CHAT else prompts.prompt(body.get("prompt"))
         return Request(number, custom_id, settings, prompt, reference)

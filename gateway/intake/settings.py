@@ -11,6 +11,7 @@ MIN_MAX_TOKENS = 16
 MAX_N = 64
 
 _DEFAULTS = Sampling()
+DEFAULT_MAX_TOKENS = _DEFAULTS.max_tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,13 +65,19 @@ FIELDS = frozenset(
 )
 
 
-def read_settings(endpoint: str, body: Mapping[str, object], vocabulary_size: int) -> Settings:
+def read_settings(
+    endpoint: str,
+    body: Mapping[str, object],
+    vocabulary_size: int,
+    max_tokens: int = DEFAULT_MAX_TOKENS,
+) -> Settings:
     """Read the settings of a line's body; null means omitted.
 
     Args:
         endpoint: the line's url.
         body: the line's body.
         vocabulary_size: V of the draw; a ``top_k`` at or above it is no limit.
+        max_tokens: of a line that sets none.
 
     Raises:
         LineRefused: ``invalid_<field>`` or ``greedy_unavailable``.
@@ -81,7 +88,7 @@ def read_settings(endpoint: str, body: Mapping[str, object], vocabulary_size: in
         top_p=_top_p(body.get("top_p")),
         top_k=_top_k(body.get("top_k"), vocabulary_size),
         min_p=_min_p(body.get("min_p")),
-        max_tokens=_max_tokens(body),
+        max_tokens=_max_tokens(body, max_tokens),
         seed=_seed(body.get("seed")),
         n=_n(body.get("n")),
     )
@@ -134,7 +141,7 @@ def _top_k(value: object, vocabulary_size: int) -> int:
     return 0 if figure == -1 or figure >= vocabulary_size else figure
 
 
-def _max_tokens(body: Mapping[str, object]) -> int:
+def _max_tokens(body: Mapping[str, object], default: int) -> int:
     limits = {
         field: _token_limit(field, body[field])
         for field in ("max_tokens", "max_completion_tokens")
@@ -146,7 +153,7 @@ def _max_tokens(body: Mapping[str, object]) -> int:
             "max_tokens and max_completion_tokens must be equal where both are set; found "
             f"{shown(body['max_tokens'])} and {shown(body['max_completion_tokens'])}.",
         )
-    return next(iter(limits.values()), _DEFAULTS.max_tokens)
+    return next(iter(limits.values()), default)
 
 
 def _token_limit(field: str, value: object) -> int:

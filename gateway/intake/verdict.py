@@ -33,7 +33,7 @@ def judge(job: IntakeJob, writer: IntakeWriter) -> Intake | FileRefusal:
     if writer.first is None:
         return invalid_file("no_usable_line", _no_usable_line(job.input_path, writer))
     line, settings = writer.first
-    if settings.endpoint != job.endpoint:
+    if job.endpoint is not None and settings.endpoint != job.endpoint:
         return FileRefusal(
             400,
             "endpoint_mismatch",
@@ -41,6 +41,8 @@ def judge(job: IntakeJob, writer: IntakeWriter) -> Intake | FileRefusal:
             "they must be equal.",
             "endpoint",
         )
+    if writer.conflict is not None:
+        return _conflict(job, *writer.conflict)
     if writer.mixed is not None:
         return _mixed(line, *writer.mixed)
     return _limits(job, settings, writer) or Intake(
@@ -77,6 +79,16 @@ def _limits(job: IntakeJob, settings: Settings, writer: IntakeWriter) -> FileRef
             "input_file_id",
         )
     return None
+
+
+def _conflict(job: IntakeJob, line: int, max_tokens: int) -> FileRefusal:
+    return FileRefusal(
+        422,
+        "max_tokens_conflict",
+        f"max_new_tokens is {job.max_new_tokens}, but line {line} has max_tokens "
+        f"{shown(max_tokens)}; they must be equal where a line sets it.",
+        "max_new_tokens",
+    )
 
 
 def _mixed(first: int, field: str, other: int) -> FileRefusal:

@@ -22,10 +22,14 @@ class IntakeWriter:
         first: line number and settings of the first usable line, or None.
         mixed: the first member that differs from the first usable line, and the line where it
             does, or None.
+        conflict: the first usable line whose ``max_tokens`` is not ``max_new_tokens``, and that;
+            or None.
         first_refusal: the first refused line, or None.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, max_new_tokens: int | None = None) -> None:
+        self._max_new_tokens = max_new_tokens
+        self._previews = (folder / outcome.PREVIEWS).open("w", encoding="ascii")
         self._prompts = (folder / outcome.PROMPTS).open("wb")
         self._offsets = (folder / outcome.OFFSETS).open("wb")
         self._lines = (folder / outcome.LINES).open("w", encoding="ascii")
@@ -38,6 +42,7 @@ class IntakeWriter:
         self.longest_prompt = 0
         self.first: tuple[int, Settings] | None = None
         self.mixed: tuple[str, int] | None = None
+        self.conflict: tuple[int, int] | None = None
         self.first_refusal: Refused | None = None
         self._write_offset()
 
@@ -45,8 +50,14 @@ class IntakeWriter:
         return self
 
     def __exit__(self, *_: object) -> None:
-        files = (self._prompts, self._offsets, self._lines, self._refused, self._first_samples)
-        for file in files:
+        for file in (
+            self._prompts,
+            self._offsets,
+            self._lines,
+            self._refused,
+            self._first_samples,
+            self._previews,
+        ):
             file.close()
 
     def refuse(self, line: Refused) -> None:
@@ -76,6 +87,8 @@ class IntakeWriter:
         )
         self._first_samples.write(index.to_bytes(4, "little"))
         self._prompts.write(encoded)
+        if self.usable < outcome.PREVIEW_LINES:
+            self._previews.write(json.dumps(_preview(request, ids)) + "\n")
         self._tally(request, len(ids))
         self._write_offset()
 
@@ -83,6 +96,9 @@ class IntakeWriter:
         self.usable += 1
         self.prompt_tokens += length
         self.longest_prompt = max(self.longest_prompt, length)
+        max_tokens = request.settings.max_tokens
+        if self._max_new_tokens not in (None, max_tokens) and self.conflict is None:
+            self.conflict = (request.line, max_tokens)
         if self.first is None:
             self.first = (request.line, request.settings)
         elif self.mixed is None:
@@ -92,3 +108,15 @@ class IntakeWriter:
 
     def _write_offset(self) -> None:
         self._offsets.write(self.prompt_tokens.to_bytes(8, "little"))
+
+
+def _preview(request: Request, ids: np.ndarray) -> dict[str, object]:
+    """Return the beginning of a line's prompt as the model gets it; text only where it was one."""
+    text = request.prompt if isinstance(request.prompt, str) else None
+    return {
+        "line": request.line,
+        "custom_id": request.custom_id,
+        "prompt_tokens": len(ids),
+        "text": None if text is None else text[: outcome.PREVIEW_CHARACTERS],
+        "token_ids": ids[: outcome.PREVIEW_IDS].tolist(),
+    }

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from gateway.catalog.lookup import Catalog, Model
 from gateway.catalog.names import check_commit, check_model_name
+from gateway.catalog.price import Price
 from gateway.catalog.sizes import allowed_ids, check_fit
 from gateway.catalog.speeds import check_deadline, speed_of
 from gateway.intake.job import IntakeJob
@@ -23,21 +24,23 @@ class QuoteRequest:
 
     Attributes:
         account_id: who asks.
-        endpoint: ``/v1/chat/completions`` or ``/v1/completions``.
+        endpoint: ``/v1/chat/completions`` or ``/v1/completions``; None takes that of the lines.
         completion_window_hours: 24 to 168.
         metadata: the batch's metadata; ``model`` and ``revision`` are read here.
         input_path: the input file on the local disk.
         grader: name of the grader, or None.
         model_hint: names the model where neither the metadata nor the file does.
+        max_new_tokens: ``max_tokens`` of lines that set none; None for their default.
     """
 
     account_id: str
-    endpoint: str
+    endpoint: str | None
     completion_window_hours: int
     metadata: Mapping[str, str]
     input_path: Path
     grader: str | None = None
     model_hint: str | None = None
+    max_new_tokens: int | None = None
 
 
 @dataclass(frozen=True)
@@ -49,12 +52,14 @@ class Quote:
     Attributes:
         intake: the usable lines, their common sampling, and the folder of their prompt ids.
         facts: model name, pinned commit, vocabulary size of the draw, end ids, context length.
+        price: what an order on it costs.
         created_at: Unix milliseconds.
         template_time: Unix seconds; the clock that chat templates saw (``strftime_now``, UTC).
     """
 
     intake: Intake
     facts: ModelFacts
+    price: Price
     created_at: int
     template_time: int
 
@@ -82,7 +87,7 @@ async def quote(
         GatewayError: in this order: ``invalid_model``, ``invalid_revision``, the model's checks,
             the file's (limits, lines, ``no_usable_line``, ``endpoint_mismatch``,
             ``mixed_sampling``, ``invalid_max_tokens``, ``context_too_long``), then
-            ``model_too_large`` and ``exceeds_generation_deadline``.
+            ``model_too_large``, ``exceeds_generation_deadline`` and ``pricing_unavailable``.
     """
     model = await _find_model(request, pool, catalog, capacity, now_ms)
     # Known before the file is read; what the file adds is checked after it.
@@ -99,14 +104,22 @@ async def quote(
         context_length=model.facts.context_length,
         tokenizer_folder=model.folder,
         template_time=template_time,
+        max_new_tokens=request.max_new_tokens,
     )
     try:
         intake = await pool.intake(job, request.account_id)
         await _check_capacity(model, intake, request.completion_window_hours, capacity, now_ms)
+        price = catalog.prices.price(
+            model.size.parameters,
+            prompt_tokens=intake.prompt_tokens,
+            lines=intake.usable_lines,
+            n=intake.n,
+            max_tokens=intake.sampling.max_tokens,
+        )
     except BaseException:
         shutil.rmtree(folder)
         raise
-    return Quote(intake, model.facts, now_ms, template_time)
+    return Quote(intake, model.facts, price, now_ms, template_time)
 
 
 async def _find_model(

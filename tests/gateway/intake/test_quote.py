@@ -11,6 +11,12 @@ import pytest
 from gateway.catalog.lookup import Catalog
 from gateway.catalog.speeds import SPEEDS
 from gateway.errors import GatewayError
+from gateway.intake.outcome import (
+    PREVIEW_CHARACTERS,
+    PREVIEW_IDS,
+    PREVIEW_LINES,
+    PREVIEWS,
+)
 from gateway.intake.pool import IntakePool
 from gateway.orders.capacity import Capacity
 from gateway.orders.quote import Quote, QuoteRequest, quote
@@ -70,9 +76,13 @@ async def test_a_quote(put: Callable[..., str], ask: Any, chat: Make, tmp_path: 
     assert (answer.created_at, answer.template_time) == (NOW, NOW // 1_000)
     assert (answer.intake.usable_lines, answer.intake.refused_lines) == (1, 1)
     assert answer.intake.seed == 7
+    price = answer.price
+    assert (price.prompt_tokens, price.samples) == (answer.intake.prompt_tokens, 1)
+    assert price.max_tokens == answer.intake.sampling.max_tokens
     assert answer.intake.folder.parent == tmp_path / "work"
     assert sorted(path.name for path in answer.intake.folder.iterdir()) == [
         "lines.jsonl",
+        "previews.jsonl",
         "prompts.bin",
         "prompts.idx",
         "refused.jsonl",
@@ -198,3 +208,57 @@ async def test_without_any_node_there_is_no_list_of_architectures(
     put()
     answer = ask([chat("q1")], network=replace(capacity, architectures=()))
     assert await refused(answer) == (503, "architecture_list_unavailable")
+
+
+async def test_lines_without_max_tokens_take_max_new_tokens(
+    put: Callable[..., str], ask: Any, chat: Make
+) -> None:
+    put()
+    without, same, other = (chat("q1"), chat("q2", max_tokens=64), chat("q3", max_tokens=65))
+    without["body"].pop("max_tokens", None)
+    answer = await ask([without, same], max_new_tokens=64)
+    assert answer.intake.sampling.max_tokens == 64
+    for lines in ([other], [without, other], [same, {**other, "custom_id": "q2b"}]):
+        with pytest.raises(GatewayError, match="max_new_tokens is 64") as error:
+            await ask(lines, max_new_tokens=64)
+        found = error.value
+        assert (found.status, found.code, found.param) == (
+            422,
+            "max_tokens_conflict",
+            "max_new_tokens",
+        )
+    # The conflict is told before any other difference between lines.
+    warm = chat("q4", max_tokens=65, temperature=0.5)
+    assert await refused(ask([same, warm], max_new_tokens=64)) == (422, "max_tokens_conflict")
+    warm["body"]["max_tokens"] = 64
+    assert await refused(ask([same, warm], max_new_tokens=64)) == (422, "mixed_sampling")
+
+
+async def test_without_an_endpoint_the_first_usable_lines_counts(
+    put: Callable[..., str], ask: Any, chat: Make, completion: Make
+) -> None:
+    put()
+    lines = [chat("q1", stop="x"), completion("q2")]
+    assert (await ask(lines, endpoint=None)).intake.endpoint == "/v1/completions"
+    assert await refused(ask([chat("q1"), completion("q2")], endpoint=None)) == (
+        422,
+        "mixed_sampling",
+    )
+
+
+async def test_the_first_prompts_are_shown_in_part(
+    put: Callable[..., str], ask: Any, chat: Make, completion: Make
+) -> None:
+    put()
+    lines = [chat("bad", stop="x"), *(chat(f"q{at}", messages=[
+        {"role": "user", "content": "long " * 1_000}
+    ]) for at in range(PREVIEW_LINES + 1))]  # fmt: skip
+    answer = await ask(lines)
+    rows = [json.loads(row) for row in (answer.intake.folder / PREVIEWS).read_text().splitlines()]
+    assert [row["line"] for row in rows] == list(range(2, PREVIEW_LINES + 2))
+    assert all(len(row["text"]) == PREVIEW_CHARACTERS for row in rows)
+    assert rows[0]["text"].startswith("<|im_start|>user\nlong long ")
+    assert all(len(row["token_ids"]) == PREVIEW_IDS < row["prompt_tokens"] for row in rows)
+    answer = await ask([completion("c1", prompt=[5, 6])], endpoint="/v1/completions")
+    (row,) = map(json.loads, (answer.intake.folder / PREVIEWS).read_text().splitlines())
+    assert (row["text"], row["token_ids"], row["prompt_tokens"]) == (None, [5, 6], 2)
