@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import ParamSpec, Protocol, TypeVar
 
+from gateway.catalog.prices import PriceList, load_prices
 from gateway.catalog.sizes import ModelSize
 from gateway.errors import GatewayError
 from protocol import repository
@@ -51,6 +52,7 @@ class Catalog:
         cache_dir: where the hub's files are kept; None for the hub client's own cache.
         lookup_seconds: the longest that one request to the hub may take.
         read_in: where the files of a repository are read, by default in the hub's threads.
+        prices: what orders cost; None for the prices that come with the gateway.
     """
 
     def __init__(
@@ -58,7 +60,9 @@ class Catalog:
         cache_dir: Path | None = None,
         lookup_seconds: float = 30.0,
         read_in: Runner | None = None,
+        prices: PriceList | None = None,
     ) -> None:
+        self.prices = prices or load_prices()
         self._cache_dir = cache_dir
         self._lookup_seconds = lookup_seconds
         self._threads = ThreadPoolExecutor(4, thread_name_prefix="hub")

@@ -13,6 +13,7 @@ from bittensor_core import Keypair
 from sqlmodel import select
 from stored_batches import input_of
 
+from gateway.catalog.prices import load_prices
 from gateway.intake.outcome import FIRST_SAMPLES, LINES, OFFSETS, PROMPTS, REFUSED, Intake
 from gateway.orders import dispatch
 from gateway.orders.placing import Placement, place
@@ -63,6 +64,7 @@ NOW = 1_762_685_000_000
 
 MODEL, REVISION, ARCHITECTURE = "org/model", "ab" * 20, "Qwen3ForCausalLM"
 VOCABULARY, END = 96, 95
+PARAMETERS = 100_000
 INPUT_FILE = "file-x"
 STACK = Stack(
     engine="transformers", version="1", dtype="float32", head_dtype="float32", device="fake"
@@ -169,7 +171,14 @@ class World:
             folder=folder,
         )
         facts = ModelFacts(MODEL, REVISION, ARCHITECTURE, VOCABULARY, (END,), 32_768, "float32")
-        return Quote(intake, facts, self.now, self.now // 1000)
+        price = load_prices().price(
+            PARAMETERS,
+            prompt_tokens=intake.prompt_tokens,
+            lines=intake.usable_lines,
+            n=n,
+            max_tokens=max_tokens,
+        )
+        return Quote(intake, facts, price, self.now, self.now // 1000)
 
     async def place(
         self,

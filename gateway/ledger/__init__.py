@@ -1,0 +1,1 @@
+"""The ledger: every customer's money, in double entry and whole nano-USD."""
