@@ -1,7 +1,6 @@
 """The worker processes of intake, in which files are read."""
 
 import asyncio
-import signal
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -14,12 +13,10 @@ from gateway.intake.inline import SplitBody, split_requests
 from gateway.intake.job import IntakeJob
 from gateway.intake.outcome import FileRefusal, Intake
 from gateway.key_locks import KeyLocks
+from gateway.worker import OVERTIME
 from gateway.workers import WorkerDied, WorkerPool
 
 T = TypeVar("T")
-
-# How a worker ends whose tokenizer computes past its budget (``watchdog.py``).
-_OVERTIME = -signal.SIGPROF
 
 
 class IntakePool(WorkerPool):
@@ -62,7 +59,7 @@ class IntakePool(WorkerPool):
             try:
                 return accepted(await self.attempt(run_intake, job))
             except WorkerDied as error:
-                if error.exitcode == _OVERTIME:
+                if error.exitcode == OVERTIME:
                     raise _tokenizer_overtime() from error
                 raise self.unavailable("Reading was interrupted") from error
 

@@ -1,12 +1,11 @@
 """A bound on what a tokenizer computes: it comes from a public repository and can be made to hang.
 
-Its native code heeds no exception, so the system ends the process by SIGPROF once its CPU time is
-spent; whoever started the process tells by the signal what happened (``pool.py``).
+Its native code heeds no exception, so the system ends the process once its CPU time is spent, as
+``gateway.worker.cpu_deadline`` does for a whole block; ``pool.py`` tells by the signal.
 """
 
 import signal
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 
 from gateway.intake.tokenizer import ModelTokenizer
 
@@ -14,16 +13,6 @@ LOADING_SECONDS = 30.0
 # Beside these, encoding may take what the slowest real tokenizers do, several times over.
 FIRST_SECONDS = 5.0
 CHARACTERS_PER_SECOND = 200_000
-
-
-@contextmanager
-def cpu_deadline(seconds: float) -> Iterator[None]:
-    """End this process once it has computed for ``seconds``, all of its threads together."""
-    signal.setitimer(signal.ITIMER_PROF, seconds)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_PROF, 0)
 
 
 class WatchedEncoder:
