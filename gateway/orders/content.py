@@ -6,6 +6,7 @@ They are the files of the intake (``intake/outcome.py``).
 import asyncio
 import json
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,8 +22,20 @@ CONTENT = (PROMPTS, OFFSETS, LINES, REFUSED, FIRST_SAMPLES)
 
 
 def object_key(order_id: str, name: str) -> str:
-    """Return the key of one of an order's objects."""
+    """Return the key of one of an order's objects, or of the kept quote that it is placed on."""
     return f"orders/{order_id}/{name}"
+
+
+async def store_content(objects: Objects, order_id: str, folder: Path) -> None:
+    """Store the files of an intake as the objects of an order."""
+    for name in CONTENT:
+        await objects.put(object_key(order_id, name), folder / name)
+
+
+async def remove_content(objects: Objects, order_id: str) -> None:
+    """Remove what ``store_content`` stored."""
+    for name in CONTENT:
+        await objects.delete(object_key(order_id, name))
 
 
 def sampling_of(order: Order) -> Sampling:

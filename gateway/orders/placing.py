@@ -8,13 +8,11 @@ from sqlmodel import col, func, select
 from sqlmodel.ext.asyncio.session import AsyncSession
 
 from gateway.errors import GatewayError
-from gateway.intake.outcome import Intake
-from gateway.orders.content import CONTENT, object_key
+from gateway.orders.content import remove_content, store_content
 from gateway.orders.policy import HOUR, Policy
 from gateway.orders.quote import Quote
 from gateway.orders.rows import lock_account
 from gateway.store.engine import Store
-from gateway.store.objects import Objects
 from gateway.store.tables import OPEN_STATUSES, Dialect, File, Order, new_id
 
 
@@ -62,15 +60,15 @@ async def place(
             many open orders as it may; 409 ``order_refused`` when the input file was deleted.
     """
     order = _order(account_id, quote, placement, now_ms)
-    await _store_content(store.objects, order.id, quote.intake)
+    await store_content(store.objects, order.id, quote.intake.folder)
     try:
         placed = await _insert(store, order, policy)
     except GatewayError:
         # Only where it is sure that no row refers to them; a broken connection does not tell.
-        await _remove_content(store.objects, order.id)
+        await remove_content(store.objects, order.id)
         raise
     if placed is not order:
-        await _remove_content(store.objects, order.id)
+        await remove_content(store.objects, order.id)
     return placed
 
 
@@ -127,16 +125,6 @@ async def _find(session: AsyncSession, account_id: str, key: str, body_sha256: s
             final=True,
         )
     return first
-
-
-async def _store_content(objects: Objects, order_id: str, intake: Intake) -> None:
-    for name in CONTENT:
-        await objects.put(object_key(order_id, name), intake.folder / name)
-
-
-async def _remove_content(objects: Objects, order_id: str) -> None:
-    for name in CONTENT:
-        await objects.delete(object_key(order_id, name))
 
 
 def _order(account_id: str, quote: Quote, placement: Placement, now_ms: int) -> Order:
