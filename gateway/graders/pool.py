@@ -1,0 +1,74 @@
+"""The grading processes, in which answers are compared."""
+
+import asyncio
+from collections.abc import Sequence
+
+from gateway.errors import GatewayError
+from gateway.graders import boxed_math, exact_match
+from gateway.graders.names import EXACT_MATCH
+from gateway.graders.work import compare_answers
+from gateway.worker import OVERTIME
+from gateway.workers import WorkerDied, WorkerPool
+
+Grade = bool | None
+"""Whether a sample answers its reference; None where no grading process could tell."""
+
+Pair = tuple[str, str]
+
+PAIRS_AT_ONCE = 64
+# All pairs of a job may run into their limits, on a machine that does much else.
+JOB_SECONDS = 1_800.0
+WAIT_SECONDS = 3_600.0
+TRIES = 3
+
+
+class GraderPool(WorkerPool):
+    """Grades completions; what needs the computer algebra system runs outside of the gateway.
+
+    A process starts with the first answer that needs one.
+
+    Args:
+        workers: processes.
+    """
+
+    def __init__(self, workers: int) -> None:
+        super().__init__(workers, JOB_SECONDS, WAIT_SECONDS, "grading_unavailable")
+
+    async def grade(self, grader: str, samples: Sequence[Pair]) -> list[Grade]:
+        """Return the grades of samples, each a reference and a completion.
+
+        Args:
+            grader: one of ``names.GRADERS``.
+        """
+        decided = await asyncio.to_thread(_by_text, grader, samples)
+        pairs = sorted({one for one in decided if isinstance(one, tuple)})
+        jobs = [pairs[at : at + PAIRS_AT_ONCE] for at in range(0, len(pairs), PAIRS_AT_ONCE)]
+        grades = await asyncio.gather(*map(self._compared, jobs))
+        known = dict(zip(pairs, (grade for job in grades for grade in job), strict=True))
+        return [known[one] if isinstance(one, tuple) else one for one in decided]
+
+    async def _compared(self, pairs: Sequence[Pair]) -> list[Grade]:
+        try:
+            return list(await self.attempt(compare_answers, pairs))
+        except (WorkerDied, GatewayError):
+            # One of them took the process along; alone they tell which.
+            return [await self._alone(pair) for pair in pairs]
+
+    async def _alone(self, pair: Pair) -> Grade:
+        for _ in range(TRIES):
+            try:
+                (grade,) = await self.attempt(compare_answers, [pair])
+            except WorkerDied as error:
+                if error.exitcode == OVERTIME:
+                    return False
+            except GatewayError:
+                continue
+            else:
+                return grade
+        return None
+
+
+def _by_text(grader: str, samples: Sequence[Pair]) -> list[bool | Pair]:
+    if grader == EXACT_MATCH:
+        return [exact_match.grade(*sample) for sample in samples]
+    return [boxed_math.by_text(*sample) for sample in samples]
