@@ -15,6 +15,10 @@ from fastapi import APIRouter, Depends, FastAPI
 from gateway.api import (
     errors,
     native,
+    native_deliveries,
+    native_files,
+    native_orders,
+    native_quotes,
     nodes,
     openai_batches,
     openai_files,
@@ -25,6 +29,7 @@ from gateway.api.bodies import BodyGuard
 from gateway.api.documented import describe
 from gateway.api.middleware import FloodGate, RequestLog
 from gateway.api.multipart import MAX_OVERHEAD
+from gateway.api.native_documented import PREFIX
 from gateway.api.rates import AtOnce, BodyBudget, RateLimit
 from gateway.api.state import State, StateOf
 from gateway.catalog.lookup import Catalog
@@ -37,6 +42,7 @@ from gateway.orders import background
 from gateway.settings import GatewaySettings
 from gateway.store.engine import Store
 from gateway.store.objects import open_objects
+from gateway.uploads import PART_BYTES
 from gateway.workers import WorkerPool
 from protocol.chain.base import Chain
 from protocol.keys import load_or_create_hotkey
@@ -95,7 +101,8 @@ def create_app(
     customers.include_router(openai_batches.router, prefix=OPENAI_MOUNT)
     customers.include_router(openrelay_files.router, prefix=OPENRELAY_MOUNT)
     customers.include_router(openrelay_batches.router, prefix=OPENRELAY_MOUNT)
-    customers.include_router(native.router)
+    for routes in (native, native_files, native_quotes, native_orders, native_deliveries):
+        customers.include_router(routes.router, prefix=PREFIX)
     app.include_router(customers)
     app.openapi = lambda: describe(app)
     # The one added last is the outermost.
@@ -172,6 +179,8 @@ def body_limit(path: str) -> int:
         return openrelay_files.MAX_UPLOAD_BYTES + MAX_OVERHEAD
     if path == f"{OPENRELAY_MOUNT}/batches":
         return openrelay_files.MAX_UPLOAD_BYTES
+    if path.startswith(f"{PREFIX}/files/") and "/parts/" in path:
+        return PART_BYTES
     if path.startswith("/nodes/") and path.endswith("/result"):
         return MAX_RESULT_BYTES
     if path.startswith("/nodes/") and path.endswith("/verdicts"):

@@ -99,11 +99,11 @@ async def delete_file(store: Store, account_id: str, file_id: str, now_ms: int) 
     Raises:
         GatewayError: 404 ``file_not_found``, or 409 ``file_in_use`` while an open order reads it.
     """
-    row = await find_file(store, account_id, file_id)
+    await find_file(store, account_id, file_id)
     async with store.write() as session:
         # Placing an order locks the account too, and then looks whether its input was deleted.
         await lock_account(session, account_id)
-        kept = await session.get_one(File, file_id)
+        kept = await session.get_one(File, file_id, with_for_update={"key_share": True})
         if await _open_order(session, file_id):
             raise GatewayError(
                 409,
@@ -113,7 +113,8 @@ async def delete_file(store: Store, account_id: str, file_id: str, now_ms: int) 
             )
         kept.deleted_at_ms = kept.deleted_at_ms or now_ms
         session.add(kept)
-    await store.objects.delete(row.object_key)
+    if kept.object_key:
+        await store.objects.delete(kept.object_key)
 
 
 async def _open_order(session: AsyncSession, file_id: str) -> bool:
@@ -136,15 +137,33 @@ async def find_file(store: Store, account_id: str, file_id: str) -> File:
         async with store.read() as session:
             found = await session.get(File, file_id)
     if found is None or found.account_id != account_id or found.deleted_at_ms is not None:
-        raise GatewayError(404, "file_not_found", "There is no such file.")
+        raise no_file()
     return found
+
+
+def no_file() -> GatewayError:
+    """Return the one answer to an unknown, foreign or deleted file."""
+    return GatewayError(404, "file_not_found", "There is no such file.")
+
+
+def check_ready(row: File, param: str | None = None) -> None:
+    """Refuse to read a file that is still uploaded in parts.
+
+    Raises:
+        GatewayError: 409 ``file_not_ready`` with ``param`` as the field at fault.
+    """
+    if row.uploading_until_ms is not None:
+        raise GatewayError(
+            409, "file_not_ready", "The file is still being uploaded; complete it first.", param
+        )
 
 
 async def find_input(store: Store, account_id: str, file_id: str) -> File:
     """Return an input file that a batch may read.
 
     Raises:
-        GatewayError: 404 ``file_not_found`` with ``input_file_id`` as the field at fault.
+        GatewayError: 404 ``file_not_found`` or 409 ``file_not_ready``, with ``input_file_id`` as
+            the field at fault.
     """
     try:
         found = await find_file(store, account_id, file_id)
@@ -152,6 +171,7 @@ async def find_input(store: Store, account_id: str, file_id: str) -> File:
         raise _no_input() from error
     if found.purpose != FilePurpose.BATCH:
         raise _no_input()
+    check_ready(found, "input_file_id")
     return found
 
 

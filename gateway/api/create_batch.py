@@ -70,10 +70,10 @@ def parse_create(body: Mapping[str, Any]) -> CreateBatch:
     endpoint = body.get("endpoint")
     if endpoint not in ENDPOINTS:
         _refuse("invalid_endpoint", f"endpoint must be {' or '.join(ENDPOINTS)}.", "endpoint")
-    hours = _hours(body.get("completion_window"))
+    hours = parse_hours(body.get("completion_window"))
     metadata = _metadata(body.get("metadata"))
     grader = _grader(metadata or {})
-    return CreateBatch(endpoint, hours, metadata, grader, _digest(body))
+    return CreateBatch(endpoint, hours, metadata, grader, digest_of(body))
 
 
 def parse_file_id(body: Mapping[str, Any]) -> str:
@@ -137,7 +137,12 @@ def parse_idempotency_key(values: list[str]) -> str | None:
     return values[0]
 
 
-def _hours(window: Any) -> int:
+def parse_hours(window: Any) -> int:
+    """Return the hours of a completion window.
+
+    Raises:
+        GatewayError: 400 ``invalid_completion_window``.
+    """
     match = _WINDOW.fullmatch(window) if isinstance(window, str) else None
     if match is None or not MIN_HOURS <= int(match[1]) <= MAX_HOURS:
         _refuse(
@@ -183,7 +188,8 @@ def _grader(metadata: Mapping[str, str]) -> str | None:
     return grader
 
 
-def _digest(body: Mapping[str, Any]) -> str:
+def digest_of(body: Mapping[str, Any]) -> str:
+    """Return the SHA-256 (hex) of a parsed body, by which idempotent replays are told apart."""
     text = json.dumps(body, sort_keys=True, separators=(",", ":"))
     return sha256(text.encode("ascii")).hexdigest()
 

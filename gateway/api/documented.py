@@ -9,6 +9,7 @@ from gateway.api.create_batch import ENDPOINTS
 from gateway.api.models import METADATA_SCHEMA, UUID, Error
 from gateway.api_keys import ORDERS_WRITE
 
+NATIVE = "/api/v1/"
 _ALWAYS = (401, 403, 404, 500)
 _DESCRIPTIONS = {
     400: "A field of the request is out of its range; code and param say which.",
@@ -42,12 +43,17 @@ def with_scope(extra: dict[str, Any] | None = None) -> dict[str, Any]:
 
 
 def describe(app: FastAPI) -> dict[str, Any]:
-    """Return the OpenAPI document of the customers' routes as they are.
+    """Return the OpenAPI document of the routes of both OpenAI dialects as they are."""
+    routes = [route for route in app.routes if not getattr(route, "path", "").startswith(NATIVE)]
+    return mend(get_openapi(title=app.title, version=app.version, routes=routes))
 
-    FastAPI adds a 422 of its own shape to every route with parameters, which is never answered
-    here, and knows nothing of the request id that every JSON answer carries.
+
+def mend(document: dict[str, Any]) -> dict[str, Any]:
+    """Return a document of FastAPI's without what is never answered, and with request ids.
+
+    FastAPI adds a 422 of its own shape to every route with parameters, and knows nothing of the
+    request id that every JSON answer carries.
     """
-    document = get_openapi(title=app.title, version=app.version, routes=app.routes)
     for path in document["paths"].values():
         for operation in path.values():
             _mend(operation["responses"])

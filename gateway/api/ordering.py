@@ -103,14 +103,18 @@ async def shown(state: State, order: Order) -> Batch:
 
 async def all_shown(state: State, orders: Sequence[Order]) -> list[Batch]:
     """Return ``shown`` of each order, looking at the line once."""
+    queues = await queues_of(state, orders)
+    return [batch_object(order, queues.get(order.id)) for order in orders]
+
+
+async def queues_of(state: State, orders: Sequence[Order]) -> dict[str, Queue]:
+    """Return where those of ``orders`` that wait to start stand in line."""
     waiting = [order for order in orders if order.status == OrderStatus.VALIDATING]
     places = await places_in_line(state.store, waiting, state.settings.policy, state.now_ms())
-    return [batch_object(order, _queue(places.get(order.id))) for order in orders]
+    return {order_id: _queue(place) for order_id, place in places.items()}
 
 
-def _queue(place: Place | None) -> Queue | None:
-    if place is None:
-        return None
+def _queue(place: Place) -> Queue:
     start = None
     if place.start_at_ms is not None:
         moment = datetime.fromtimestamp(place.start_at_ms // 1000, UTC)

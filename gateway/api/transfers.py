@@ -7,12 +7,16 @@ from fastapi.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from gateway.api.models import File as FileObject
+from gateway.api.models import UploadProgress
 from gateway.api.multipart import received_upload
 from gateway.api.ranges import requested_span
 from gateway.api.rates import AtOnce
 from gateway.api.state import State
-from gateway.files import find_file, keep_upload, pieces
+from gateway.files import check_ready, find_file, keep_upload, pieces
 from gateway.store.tables import File, FilePurpose
+from gateway.uploads import PART_BYTES, part_count
+
+JSONL, BINARY = "application/jsonl", "application/octet-stream"
 
 
 async def receive(request: Request, state: State, account_id: str, limit: int) -> FileObject:
@@ -58,33 +62,64 @@ async def send(request: Request, state: State, account_id: str, file_id: str) ->
     """Stream a file's bytes, or the range of them that was asked for.
 
     Raises:
-        GatewayError: 404, or 416 for a range beyond the file; the answer's own 429.
+        GatewayError: 404, 409 for a file still uploaded in parts, or 416 for a range beyond the
+            file; the answer's own 429.
     """
     row = await find_file(state.store, account_id, file_id)
-    # Content never changes once it can be read, so the id is as good a validator as a hash.
-    etag = f'"{row.id}"'
-    span = requested_span(
-        request.headers.get("range"), request.headers.get("if-range"), etag, row.bytes
+    check_ready(row)
+    return send_object(
+        request,
+        state,
+        account_id,
+        object_key=row.object_key,
+        size=row.bytes,
+        # Content never changes once it can be read, so the id is as good a validator as a hash.
+        etag=f'"{row.id}"',
+        filename=row.filename,
+        media_type=JSONL if row.purpose == FilePurpose.BATCH_OUTPUT else BINARY,
     )
+
+
+def send_object(
+    request: Request,
+    state: State,
+    account_id: str,
+    *,
+    object_key: str,
+    size: int,
+    etag: str,
+    filename: str,
+    media_type: str,
+) -> Response:
+    """Stream an object's bytes, or the range of them that was asked for.
+
+    Args:
+        account_id: among whose downloads it counts.
+        size: of the object, in bytes.
+        media_type: of the whole; a range is no document of its own.
+
+    Raises:
+        GatewayError: 416 for a range beyond the object; the answer's own 429.
+    """
+    span = requested_span(request.headers.get("range"), request.headers.get("if-range"), etag, size)
     headers = {
         "Accept-Ranges": "bytes",
-        "Content-Disposition": f'attachment; filename="{row.filename}"',
-        "Content-Length": str(row.bytes if span is None else span.length),
+        "Content-Disposition": f'attachment; filename="{filename}"',
+        "Content-Length": str(size if span is None else span.length),
         "ETag": etag,
         "X-Content-Type-Options": "nosniff",
     }
-    output = row.purpose == FilePurpose.BATCH_OUTPUT
-    media_type = "application/jsonl" if output and span is None else "application/octet-stream"
     if span is not None:
-        headers["Content-Range"] = f"bytes {span.start}-{span.end - 1}/{row.bytes}"
+        headers["Content-Range"] = f"bytes {span.start}-{span.end - 1}/{size}"
+        media_type = BINARY
     status = 200 if span is None else 206
     if request.method == "HEAD":
         return Response(status_code=status, headers=headers, media_type=media_type)
-    start, end = (0, row.bytes) if span is None else (span.start, span.end)
+    start, end = (0, size) if span is None else (span.start, span.end)
     return Download(
         state.downloads,
         account_id,
-        pieces(state.store, row.object_key, start, end),
+        pieces(state.store, object_key, start, end),
         status,
         headers=headers,
         media_type=media_type,
@@ -92,8 +127,12 @@ async def send(request: Request, state: State, account_id: str, file_id: str) ->
 
 
 def file_object(row: File) -> FileObject:
-    """Return the contract's object of a file; output and error files have no ``sha256``."""
+    """Return the contract's object of a file.
+
+    Output and error files have no ``sha256``, nor has a file that is still uploaded.
+    """
     is_input = row.purpose == FilePurpose.BATCH
+    uploading = row.uploading_until_ms is not None
     return FileObject(
         id=row.id,
         object="file",
@@ -101,6 +140,9 @@ def file_object(row: File) -> FileObject:
         created_at=row.created_at_ms // 1000,
         filename=row.filename,
         purpose="batch" if is_input else "batch_output",
-        status="processed",
-        sha256=row.sha256 if is_input else None,
+        status="uploading" if uploading else "processed",
+        sha256=row.sha256 if is_input and not uploading else None,
+        upload=UploadProgress(part_size=PART_BYTES, parts=part_count(row.bytes))
+        if uploading
+        else None,
     )

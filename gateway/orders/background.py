@@ -8,7 +8,8 @@ import structlog
 from bittensor_core import Keypair
 from sqlmodel import col, select
 
-from gateway.orders import convicting, export, leases, life, reviewing
+from gateway import uploads
+from gateway.orders import convicting, export, kept_quotes, leases, life, reviewing
 from gateway.orders.policy import Policy
 from gateway.store.engine import Store
 from gateway.store.tables import Order, OrderStatus
@@ -45,6 +46,8 @@ async def run(
         await _isolated("ending orders", end_orders(store, policy, clock))
         await _isolated("convictions", convicting.redo_undelivered(store, int(clock() * 1000)))
         await _isolated("reviews", reviewing.attend(store, chain, policy, int(clock() * 1000)))
+        await _isolated("quotes", kept_quotes.sweep(store, int(clock() * 1000)))
+        await _isolated("uploads", uploads.sweep(store, int(clock() * 1000)))
 
     async def deliver() -> None:
         work = export_orders(store, policy, model_folder, keypair, scratch, clock)

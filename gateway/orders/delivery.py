@@ -79,19 +79,38 @@ async def write_delivery(
     Raises:
         ObjectMissing: an object that the rows name is gone.
     """
-    heading = _heading(order)
+    heading = heading_of(order)
     with ExitStack() as stack:
         delivery = Delivery(*(stack.enter_context(Written(folder / name)) for name in FILES))
-        async for refused in _objects_of(store.objects, order.id, REFUSED):
+        async for refused in refused_entries(store, order):
             delivery.errors.write(refused_line(heading, refused))
-        async with aclosing(_objects_of(store.objects, order.id, LINES)) as entries:
-            async for first, end, samples in _runs(store, order, gateway_hotkey):
-                lines = await _lines(store, order, first, end, entries, samples)
-                await asyncio.to_thread(_write, heading, lines, decoder, delivery)
+        async for lines in delivered_lines(store, order, gateway_hotkey):
+            await asyncio.to_thread(_write, heading, lines, decoder, delivery)
     return delivery
 
 
-def _heading(order: Order) -> Heading:
+def refused_entries(store: Store, order: Order) -> AsyncGenerator[dict[str, Any], None]:
+    """Yield the refused lines of an order, as the intake wrote them."""
+    return _objects_of(store.objects, order.id, REFUSED)
+
+
+async def delivered_lines(
+    store: Store, order: Order, gateway_hotkey: str
+) -> AsyncIterator[list[Line[Delivered]]]:
+    """Yield all usable lines of an order in runs, in order, with their verified samples.
+
+    Memory holds one root unit.
+
+    Raises:
+        ObjectMissing: an object that the rows name is gone.
+    """
+    async with aclosing(_objects_of(store.objects, order.id, LINES)) as entries:
+        async for first, end, samples in _runs(store, order, gateway_hotkey):
+            yield await _lines(store, order, first, end, entries, samples)
+
+
+def heading_of(order: Order) -> Heading:
+    """Return what all lines of an order's delivery share."""
     return Heading(
         order_id=order.id,
         endpoint=order.endpoint,
@@ -138,7 +157,8 @@ async def _lines(
         ordinals = range(index * order.n, (index + 1) * order.n)
         held = {at: samples[ordinal] for at, ordinal in enumerate(ordinals) if ordinal in samples}
         length = int(offsets[index - first + 1] - offsets[index - first])
-        lines.append(Line(index, entry["custom_id"], length, held))
+        reference = entry.get("reference")
+        lines.append(Line(index, entry["custom_id"], length, held, reference))
     return lines
 
 
@@ -148,12 +168,12 @@ def _write(
     for line in lines:
         if line.samples:
             delivery.output.write(output_line(heading, line, decoder))
-            delivery.receipts.write(_receipts(line))
+            delivery.receipts.write(receipt_lines(line))
         if len(line.samples) < heading.n:
             delivery.errors.write(missing_line(heading, line))
 
 
-def _receipts(line: Line[Delivered]) -> bytes:
+def receipt_lines(line: Line[Delivered]) -> bytes:
     """Return the receipts of a line's samples, one JSON object a line."""
     return b"".join(
         sample.receipt(line.custom_id, line.index, choice).encoded()

@@ -54,12 +54,29 @@ class Line(Generic[S_co]):
         index: counts the usable lines from 0.
         prompt_tokens: the length of its prompt in ids.
         samples: its verified samples by choice; fewer than ``n`` where some are missing.
+        reference: what its answers are graded against; None where the order has no grader.
     """
 
     index: int
     custom_id: str
     prompt_tokens: int
     samples: Mapping[int, S_co]
+    reference: str | None = None
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a sample says, and why it ended: ``stop`` or ``length``."""
+
+    text: str
+    finish_reason: str
+
+
+def answer_of(heading: Heading, ids: Sequence[int], decoder: Decoder) -> Answer:
+    """Return the answer that a sample's ids are; the id that ended it is no part of the text."""
+    stopped = ids[-1] in heading.end_ids
+    text = decoder.decode(ids[:-1] if stopped else ids, skip_special_tokens=True)
+    return Answer(text, "stop" if stopped else "length")
 
 
 def output_line(heading: Heading, line: Line[Sample], decoder: Decoder) -> bytes:
@@ -70,10 +87,7 @@ def output_line(heading: Heading, line: Line[Sample], decoder: Decoder) -> bytes
     for choice, sample in sorted(line.samples.items()):
         ids = sample.token_ids
         completion_tokens += len(ids)
-        stopped = ids[-1] in heading.end_ids
-        text = decoder.decode(ids[:-1] if stopped else ids, skip_special_tokens=True)
-        reason = "stop" if stopped else "length"
-        choices.append(_choice(choice, text, reason, chat=chat))
+        choices.append(_choice(choice, answer_of(heading, ids, decoder), chat=chat))
     body = {
         "id": f"{'chatcmpl' if chat else 'cmpl'}-{_id(heading, 'completion', line.index)}",
         "object": "chat.completion" if chat else "text_completion",
@@ -127,11 +141,11 @@ def missing_line(heading: Heading, line: Line[Sample]) -> bytes:
     )
 
 
-def _choice(index: int, text: str, reason: str, *, chat: bool) -> dict[str, Any]:
+def _choice(index: int, answer: Answer, *, chat: bool) -> dict[str, Any]:
+    said: dict[str, Any] = {"text": answer.text}
     if chat:
-        message = {"role": "assistant", "content": text}
-        return {"index": index, "message": message, "logprobs": None, "finish_reason": reason}
-    return {"index": index, "text": text, "logprobs": None, "finish_reason": reason}
+        said = {"message": {"role": "assistant", "content": answer.text}}
+    return {"index": index, **said, "logprobs": None, "finish_reason": answer.finish_reason}
 
 
 def _id(heading: Heading, kind: str, number: int) -> str:

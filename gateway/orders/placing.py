@@ -13,7 +13,7 @@ from gateway.orders.policy import HOUR, Policy
 from gateway.orders.quote import Quote
 from gateway.orders.rows import lock_account
 from gateway.store.engine import Store
-from gateway.store.tables import OPEN_STATUSES, Dialect, File, Order, new_id
+from gateway.store.tables import OPEN_STATUSES, DatasetQuote, Dialect, File, Order, new_id
 
 
 @dataclass(frozen=True)
@@ -25,6 +25,7 @@ class Placement:
         idempotency_key: the request's key, or None.
         body_sha256: hex digest of the parsed request body.
         drawn_seed: 53 random bits, used where the file sets no seed.
+        kept: the kept quote that the order is placed on, whose id it takes; or None.
     """
 
     input_file_id: str
@@ -34,6 +35,7 @@ class Placement:
     idempotency_key: str | None
     body_sha256: str
     drawn_seed: int
+    kept: DatasetQuote | None = None
 
 
 async def find_idempotent(
@@ -57,9 +59,13 @@ async def place(
 
     Raises:
         GatewayError: 409 ``idempotency_conflict``; 429 ``order_limit`` when the account has as
-            many open orders as it may; 409 ``order_refused`` when the input file was deleted.
+            many open orders as it may; 409 ``order_refused`` when the input file was deleted; 409
+            ``quote_ordered`` or ``quote_expired``.
     """
     order = _order(account_id, quote, placement, now_ms)
+    if placement.kept is not None:
+        # Its objects are stored, and stay for another try.
+        return await _insert(store, order, policy)
     await store_content(store.objects, order.id, quote.intake.folder)
     try:
         placed = await _insert(store, order, policy)
@@ -81,10 +87,23 @@ async def _insert(store: Store, order: Order, policy: Policy) -> Order:
             first = await _find(session, order.account_id, order.idempotency_key, order.body_sha256)
             if first is not None:
                 return first
+        if order.dialect == Dialect.NATIVE:
+            await _check_quote(session, order)
         await _check_limit(session, order.account_id, policy)
         await _check_input(session, order.input_file_id)
         session.add(order)
     return order
+
+
+async def _check_quote(session: AsyncSession, order: Order) -> None:
+    """Refuse an order on a kept quote that is over or was ordered (the account is locked)."""
+    if await session.get(Order, order.id) is not None:
+        message = "This quote was ordered; ask for another one to order again."
+        raise GatewayError(409, "quote_ordered", message, "quote_id", final=True)
+    kept = await session.get(DatasetQuote, order.id)
+    if kept is None or kept.expires_at_ms <= order.created_at_ms:
+        message = "This quote has expired; ask for a new one."
+        raise GatewayError(409, "quote_expired", message, "quote_id", final=True)
 
 
 async def _check_limit(session: AsyncSession, account_id: str, policy: Policy) -> None:
@@ -130,9 +149,9 @@ async def _find(session: AsyncSession, account_id: str, key: str, body_sha256: s
 def _order(account_id: str, quote: Quote, placement: Placement, now_ms: int) -> Order:
     intake, facts = quote.intake, quote.facts
     sampling = intake.sampling
-    metadata = placement.metadata
+    metadata, kept = placement.metadata, placement.kept
     return Order(
-        id=new_id(),
+        id=new_id() if kept is None else kept.id,
         account_id=account_id,
         input_file_id=placement.input_file_id,
         quoted_at_ms=quote.created_at,
@@ -163,4 +182,6 @@ def _order(account_id: str, quote: Quote, placement: Placement, now_ms: int) -> 
         prompt_tokens=intake.prompt_tokens,
         longest_prompt=intake.longest_prompt,
         samples_total=intake.usable_lines * intake.n,
+        output_format=None if kept is None else kept.output_format,
+        max_new_tokens=None if kept is None else kept.max_new_tokens,
     )

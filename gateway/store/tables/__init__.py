@@ -2,11 +2,17 @@
 
 from gateway.store.tables.accounts import Account, AccountState, ApiKey
 from gateway.store.tables.base import Table, new_id
-from gateway.store.tables.files import File, FilePurpose
+from gateway.store.tables.files import (
+    DeliveredFile,
+    File,
+    FileKind,
+    FilePurpose,
+    UploadPart,
+)
 from gateway.store.tables.leases import Lease, LeaseKind, LeaseState
 from gateway.store.tables.nodes import Node, NodeRole
 from gateway.store.tables.orders import OPEN_STATUSES, Dialect, Ending, Order, OrderStatus
-from gateway.store.tables.quotes import Quote
+from gateway.store.tables.quotes import DatasetQuote, OutputFormat, Quote
 from gateway.store.tables.reviews import Review, ReviewEnd, ReviewState
 from gateway.store.tables.trails import Trail
 from gateway.store.tables.units import Unit, UnitState
@@ -17,9 +23,12 @@ __all__ = [
     "Account",
     "AccountState",
     "ApiKey",
+    "DatasetQuote",
+    "DeliveredFile",
     "Dialect",
     "Ending",
     "File",
+    "FileKind",
     "FilePurpose",
     "Lease",
     "LeaseKind",
@@ -28,6 +37,7 @@ __all__ = [
     "NodeRole",
     "Order",
     "OrderStatus",
+    "OutputFormat",
     "Quote",
     "Review",
     "ReviewEnd",
@@ -36,6 +46,7 @@ __all__ = [
     "Trail",
     "Unit",
     "UnitState",
+    "UploadPart",
     "Verdict",
     "new_id",
 ]

@@ -5,6 +5,7 @@ from enum import StrEnum
 from sqlalchemy import CheckConstraint, Index, UniqueConstraint
 
 from gateway.store.tables.base import Table, big, new_id, one_of, real, text, word
+from gateway.store.tables.quotes import OutputFormat
 
 
 class OrderStatus(StrEnum):
@@ -51,13 +52,16 @@ class Order(Table, table=True):
     *ordinal*. ``cursor_line`` is the next line that no unit holds yet. ``seed_drawn`` tells that
     the file set no seed. ``quoted_at_ms`` is the clock that chat templates saw. ``expires_at_ms``
     is the end of the window, ``expired_at_ms`` the time at which the order ended so.
-    ``export_holder`` is the fencing token of the exporter at work, valid until ``export_until_ms``.
+    A native order has its ``output_format``, and the ``max_new_tokens`` of lines that set none; its
+    id is that of the kept quote that it was placed on. ``export_holder`` is the fencing token of
+    the exporter at work, valid until ``export_until_ms``.
     """
 
     __table_args__ = (
         one_of("status", OrderStatus),
         one_of("ending", Ending),
         one_of("dialect", Dialect),
+        one_of("output_format", OutputFormat),
         CheckConstraint("n BETWEEN 1 AND 64", name="n"),
         CheckConstraint("seed BETWEEN 0 AND 9007199254740991", name="seed"),
         CheckConstraint("cursor_line BETWEEN 0 AND lines_usable", name="cursor"),
@@ -86,6 +90,8 @@ class Order(Table, table=True):
     architecture: str = word()
     vocabulary_size: int = big()
     end_ids_json: str = text()
+    output_format: str | None = word(None)
+    max_new_tokens: int | None = big(None)
     temperature: float = real()
     top_p: float = real()
     top_k: int = big()
