@@ -57,3 +57,9 @@ def verify(
 def intake(context: typer.Context) -> None:
     """Measure what creating large batches costs, holds and keeps waiting."""
     forward("scripts.bench.intake.__main__", context)
+
+
+@bench.command("incentives", context_settings=REST)
+def incentives(context: typer.Context) -> None:
+    """Simulate miners of every strategy over weeks: what each earns beside an honest one."""
+    forward("scripts.bench.incentives.__main__", context)
