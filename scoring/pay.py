@@ -125,13 +125,11 @@ class Scores:
         return {hotkey: account.score for hotkey, account in self.accounts.items() if account.score}
 
 
-def weight(age: int, rule: PayRule) -> int:
-    """Return the weight of an epoch that is ``age`` epochs older than the newest."""
-    if not 0 <= age < rule.window:
-        return 0
-    faded = ONE
-    for _ in range(age):
-        faded = faded * rule.decay_millionths // MILLION
+def weights(rule: PayRule) -> list[int]:
+    """Return the weight of an epoch by its age, 0 for the newest; older ones have none."""
+    faded = [ONE]
+    while len(faded) < rule.window:
+        faded.append(faded[-1] * rule.decay_millionths // MILLION)
     return faded
 
 
@@ -148,13 +146,13 @@ def scores(epochs: Sequence[Epoch], rule: PayRule) -> Scores:
     if not numbers or any(here >= after for here, after in pairwise(numbers)):
         raise ValueError("the numbers of the epochs must rise, and there must be one")
     now = numbers[-1]
-    fallen = _last_convictions(epochs)
+    faded, fallen = weights(rule), _last_convictions(epochs)
     accounts: dict[str, Account] = {}
     emission: int | None = 0
     for epoch in epochs:
-        share = weight(now - epoch.number, rule)
-        if not share:
+        if now - epoch.number >= rule.window:
             continue
+        share = faded[now - epoch.number]
         if emission is not None:
             known = epoch.emission_nano
             emission = None if known is None else emission + share * known

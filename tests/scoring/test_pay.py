@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scoring.growth import FIRST_LEASES, SAMPLES_FOR_ONE_MORE, leases_allowed
-from scoring.pay import MILLION, ONE, Convict, Epoch, PayRule, Work, scores, weight
+from scoring.pay import MILLION, ONE, Convict, Epoch, PayRule, Work, scores, weights
 
 RULE = PayRule()
 
@@ -26,12 +26,11 @@ def test_a_score_is_the_price_of_verified_work() -> None:
 
 
 def test_a_weight_halves_in_a_day_and_ends_with_the_window() -> None:
-    assert weight(0, RULE) == ONE
-    assert abs(weight(20, RULE) - ONE // 2) < ONE // 10_000
-    assert weight(RULE.window - 1, RULE) > 0
-    assert weight(RULE.window, RULE) == 0
+    faded = weights(RULE)
+    assert (len(faded), faded[0]) == (RULE.window, ONE)
+    assert abs(faded[20] - ONE // 2) < ONE // 10_000
     done = epochs([work("a", 10**9)], *[[] for _ in range(RULE.window - 1)])
-    assert scores(done, RULE).shares()["a"] == 10**9 * weight(RULE.window - 1, RULE) // ONE
+    assert scores(done, RULE).shares()["a"] == 10**9 * faded[-1] // ONE
     assert scores([*done, Epoch(RULE.window, ())], RULE).shares() == {}
 
 
