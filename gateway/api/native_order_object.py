@@ -85,7 +85,7 @@ class DeliveryFile(ContractObject):
     """A file of a delivery; ``url`` is a path on this server and takes ranges."""
 
     name: str
-    kind: Literal["output", "errors", "receipts", "report", "manifest"]
+    kind: Literal["output", "errors", "receipts", "grades", "report", "manifest"]
     bytes: Annotated[int, Field(ge=0)]
     sha256: str
     url: str

@@ -6,7 +6,7 @@ bytes.
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -55,6 +55,8 @@ class Line(Generic[S_co]):
         prompt_tokens: the length of its prompt in ids.
         samples: its verified samples by choice; fewer than ``n`` where some are missing.
         reference: what its answers are graded against; None where the order has no grader.
+        grades: of its samples by choice, where the order has a grader; None for one that could not
+            be graded.
     """
 
     index: int
@@ -62,6 +64,7 @@ class Line(Generic[S_co]):
     prompt_tokens: int
     samples: Mapping[int, S_co]
     reference: str | None = None
+    grades: Mapping[int, bool | None] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

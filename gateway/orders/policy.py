@@ -37,6 +37,7 @@ class Policy:
         quotes_per_day: most quotes of an account in any 24 hours.
         export_lease_ms: after how long a dead exporter's order is taken over.
         export_tries: how often an export may fail before its order does.
+        shard_rows, shard_bytes: a file of a native delivery ends once it has as many.
         tick_ms: how often the background work looks round without being woken.
     """
 
@@ -63,6 +64,8 @@ class Policy:
     quotes_per_day: int = 200
     export_lease_ms: int = 30 * SECOND
     export_tries: int = 5
+    shard_rows: int = 50_000
+    shard_bytes: int = 2**27
     tick_ms: int = SECOND
 
 

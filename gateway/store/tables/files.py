@@ -48,6 +48,7 @@ class FileKind(StrEnum):
     OUTPUT = "output"
     ERRORS = "errors"
     RECEIPTS = "receipts"
+    GRADES = "grades"
     REPORT = "report"
     MANIFEST = "manifest"
 

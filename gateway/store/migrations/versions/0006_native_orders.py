@@ -36,7 +36,7 @@ def upgrade() -> None:
         sa.Column("sha256", sa.String(), nullable=False),
         sa.Column("object_key", sa.String(), nullable=False),
         sa.CheckConstraint(
-            "kind IN ('output', 'errors', 'receipts', 'report', 'manifest')",
+            "kind IN ('output', 'errors', 'receipts', 'grades', 'report', 'manifest')",
             name=op.f("ck_delivered_files_kind"),
         ),
         sa.CheckConstraint("bytes >= 0", name=op.f("ck_delivered_files_bytes")),
