@@ -1,0 +1,135 @@
+"""Epoch records: what was verified of whom, in public, so that anybody computes the same scores.
+
+A record is signed by the gateway and names the one before it by digest, so that none can be changed
+or left out later without a trace. It holds no prompt and no answer: verdicts by the digest of their
+document, with counts and prices. ``docs/wire.md`` specifies it, ``scoring/pay.py`` reads it.
+"""
+
+from typing import Annotated, Literal
+
+from bittensor_core import Keypair
+from pydantic import Field
+
+from protocol.canonical import MAX_SAFE_INTEGER, canonical_json
+from protocol.documents import digest
+from protocol.keys import sign_statement, verify_statement
+from protocol.messages import (
+    Count,
+    Hex32,
+    Hotkey,
+    Identifier,
+    Message,
+    ModelName,
+    ShortText,
+    Signature,
+)
+
+MAX_RECORD_BYTES = 64 * 1024 * 1024
+MAX_ENTRIES = 100_000
+
+UnixMilliseconds = Annotated[int, Field(ge=0, le=MAX_SAFE_INTEGER, strict=True)]
+Number = Annotated[int, Field(ge=0, le=MAX_SAFE_INTEGER, strict=True)]
+
+
+class VerdictEntry(Message):
+    """One verdict document, as the gateway's books hold it when the record is written.
+
+    ``document`` is the SHA-256 of the document as it was posted. ``verified`` samples were verified
+    by it first and have ``tokens`` ids; ``prompt_tokens`` is their share of the unit's prompts. The
+    two prices are nano-USD for a token, as the order was quoted. ``void`` is 0 for second opinions.
+    """
+
+    verdict_id: Identifier
+    document: Hex32
+    unit_id: Identifier
+    attempt: Count
+    model: ModelName
+    validator: Hotkey
+    miner: Hotkey
+    coldkey: ShortText
+    verified: Count
+    void: Count
+    tokens: Count
+    prompt_tokens: Count
+    token_nano: Count
+    prompt_token_nano: Count
+
+
+class LapseEntry(Message):
+    """A lease that a miner let end without an answer."""
+
+    lease_id: Identifier
+    unit_id: Identifier
+    miner: Hotkey
+    coldkey: ShortText
+
+
+class ConvictionEntry(Message):
+    """A miner that the evidence convicted."""
+
+    miner: Hotkey
+    coldkey: ShortText
+
+
+class EpochStatement(Message):
+    """What the gateway signs of an epoch.
+
+    ``number`` counts epochs of this length since 1970; this one lasts ``[starts_at, ends_at)``, in
+    milliseconds. ``block`` was the chain's newest when the record was written: validators that set
+    weights at a block use the records that are not newer. ``previous`` is the digest of the record
+    before it (``null`` for the first one). ``emission_nano`` says what the emission of an epoch is
+    worth, ``null`` where nobody does.
+    """
+
+    type: Literal["reliquary-epoch/1"] = "reliquary-epoch/1"
+    number: Number
+    starts_at: UnixMilliseconds
+    ends_at: UnixMilliseconds
+    block: Number
+    block_hash: Hex32
+    previous: Hex32 | None
+    emission_nano: Number | None
+    verdicts: Annotated[list[VerdictEntry], Field(max_length=MAX_ENTRIES)]
+    lapses: Annotated[list[LapseEntry], Field(max_length=MAX_ENTRIES)]
+    convictions: Annotated[list[ConvictionEntry], Field(max_length=MAX_ENTRIES)]
+
+
+class EpochRecord(Message):
+    """A record: its statement with the hotkey and the signature of the gateway."""
+
+    statement: EpochStatement
+    gateway: Hotkey
+    signature: Signature
+
+    @property
+    def digest(self) -> str:
+        """The hex digest of the statement, by which the next record names this one."""
+        return digest(self.statement.model_dump()).hex()
+
+    def is_signed(self) -> bool:
+        """Say whether the signature is ``gateway``'s over the statement."""
+        return verify_statement(self.gateway, self.statement.model_dump(), self.signature)
+
+    def encoded(self) -> bytes:
+        """Return the record's bytes: canonical JSON and a line feed."""
+        return canonical_json(self.model_dump()) + b"\n"
+
+
+class EpochSummary(Message):
+    """A record as the list of records shows it."""
+
+    number: Number
+    digest: Hex32
+    block: Number
+
+
+class EpochList(Message):
+    """The newest records, ascending."""
+
+    epochs: list[EpochSummary]
+
+
+def signed_record(keypair: Keypair, statement: EpochStatement) -> EpochRecord:
+    """Return the gateway's record over ``statement``."""
+    signature = sign_statement(keypair, statement.model_dump())
+    return EpochRecord(statement=statement, gateway=keypair.ss58_address, signature=signature)
