@@ -1,16 +1,18 @@
 """``LocalChain``: a subnet in one SQLite file, for one machine, tests and the demo.
 
-Several processes may use the file at once: every change is one immediate transaction. The file
-keeps a rollback journal rather than a write-ahead log, since many processes both write and
-checkpoint here, which older SQLite libraries do not survive under a write-ahead log.
+It keeps the real chain's rules for neurons and weights; what it does not have is money: stake,
+permits and the subnet's rules are what ``register`` and ``set_rules`` say. Several processes may
+use the file at once.
 """
 
 import asyncio
 import sqlite3
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Mapping
 from hashlib import sha256
 from pathlib import Path
+from typing import TypedDict, Unpack
+
+from bittensor_core import Keypair
 
 from protocol.chain.base import (
     BLOCK_SECONDS,
@@ -18,30 +20,43 @@ from protocol.chain.base import (
     Head,
     Neuron,
     NotRegistered,
+    Parameters,
     Snapshot,
+    Submission,
     SubnetFull,
+    WeightRow,
+)
+from protocol.chain.endpoint import checked_endpoint
+from protocol.chain.local_file import LocalFile, drop_neuron, neurons_at, neurons_now, put_neuron
+from protocol.chain.local_weights import (
+    prune_candidate,
+    registered,
+    reveal_due,
+    submit,
+    weight_row,
 )
 
-BUSY_SECONDS = 30.0
 MAX_UIDS = 256
 
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS subnet (
-    one INTEGER PRIMARY KEY CHECK (one = 1),
-    genesis REAL NOT NULL,
-    block_seconds REAL NOT NULL CHECK (block_seconds > 0),
-    max_uids INTEGER NOT NULL CHECK (max_uids > 0)
-);
-CREATE TABLE IF NOT EXISTS neuron (
-    uid INTEGER PRIMARY KEY,
-    hotkey TEXT NOT NULL UNIQUE,
-    coldkey TEXT NOT NULL,
-    registered_at_block INTEGER NOT NULL,
-    stake_rao INTEGER NOT NULL CHECK (stake_rao >= 0),
-    validator_permit INTEGER NOT NULL CHECK (validator_permit IN (0, 1))
-);
-"""
-_COLUMNS = "hotkey, coldkey, uid, registered_at_block, stake_rao, validator_permit"
+_RULES = (
+    "tempo, weights_rate_limit, weights_version_key, min_stake_rao, commit_reveal,"
+    " reveal_period_epochs, immunity_blocks, min_weights, max_weight, owner_hotkey"
+)
+
+
+class Rules(TypedDict, total=False):
+    """What ``set_rules`` changes; each as in ``Parameters``."""
+
+    tempo: int
+    weights_rate_limit: int
+    weights_version_key: int
+    min_stake_rao: int
+    commit_reveal: bool
+    reveal_period_epochs: int
+    immunity_blocks: int
+    min_weights: int
+    max_weight: int
+    owner_hotkey: str | None
 
 
 class LocalChain:
@@ -61,14 +76,14 @@ class LocalChain:
         block_seconds: float = BLOCK_SECONDS,
         max_uids: int = MAX_UIDS,
     ) -> None:
-        self._path = path
         self._clock = clock
-        with self._connection() as connection:
-            connection.executescript(_SCHEMA)
+        self._file = LocalFile(path)
+        with self._file.connection() as connection:
             connection.execute(
                 "INSERT OR IGNORE INTO subnet VALUES (1, ?, ?, ?)",
                 (clock(), block_seconds, max_uids),
             )
+            connection.execute("INSERT OR IGNORE INTO rules (one) VALUES (1)")
             row = connection.execute("SELECT genesis, block_seconds, max_uids FROM subnet")
             self._genesis, self._block_seconds, self._max_uids = row.fetchone()
 
@@ -82,40 +97,79 @@ class LocalChain:
         Raises:
             ChainError: there is no such block yet.
         """
-        if not 0 <= block <= self._head().block:
-            raise ChainError(f"block {block} is not there yet; the head is {self._head().block}")
+        self._check_there(block)
         return self._hash(block)
 
-    async def snapshot(self) -> Snapshot:
-        """Return all neurons at the newest block.
+    async def snapshot(self, block: int | None = None) -> Snapshot:
+        """Return all neurons at a block, the newest where none is named.
+
+        Raises:
+            ChainError: the file cannot be read, or there is no such block yet.
+        """
+        return await asyncio.to_thread(self._snapshot, block)
+
+    async def parameters(self) -> Parameters:
+        """Return the subnet's rules at the newest block.
 
         Raises:
             ChainError: the file cannot be read.
         """
-        return await asyncio.to_thread(self._snapshot)
+        return await asyncio.to_thread(self._parameters)
+
+    async def set_weights(
+        self, keypair: Keypair, weights: Mapping[str, int], version_key: int
+    ) -> Submission:
+        """Set (or commit) the weights of one validator, as ``Chain.set_weights`` says."""
+        return await asyncio.to_thread(
+            self.set_weights_of, keypair.ss58_address, weights, version_key
+        )
+
+    async def weight_row(self, hotkey: str) -> WeightRow:
+        """Return the weights of one validator as they count now.
+
+        Raises:
+            NotRegistered: it is not registered.
+        """
+        return await asyncio.to_thread(self._weight_row, hotkey)
+
+    async def publish_endpoint(self, keypair: Keypair, url: str) -> None:
+        """Write down where the holder of a registered hotkey is reached.
+
+        Raises:
+            NotRegistered: it is not registered.
+            ChainError: ``url`` is no origin, or too long.
+        """
+        await asyncio.to_thread(self._publish, keypair.ss58_address, checked_endpoint(url))
+
+    async def endpoint(self, hotkey: str) -> str | None:
+        """Return what ``hotkey`` published last, or None."""
+        return await asyncio.to_thread(self._endpoint, hotkey)
+
+    async def close(self) -> None:
+        """Nothing is held between two calls."""
 
     def register(
         self, hotkey: str, coldkey: str, *, validator_permit: bool = False, stake_rao: int = 0
     ) -> Neuron:
         """Give ``hotkey`` the lowest free UID; a hotkey that has one keeps it, with the new permit.
 
+        Where no UID is free, the least weighted hotkey past its immunity makes room.
+
         Raises:
-            SubnetFull: no UID is free.
+            SubnetFull: no UID is free, and all are immune.
             ChainError: the hotkey belongs to another coldkey, or the file cannot be written.
         """
-        with self._transaction() as connection:
-            known = _find(connection, hotkey)
+        with self._file.transaction() as connection:
+            rules = self._revealed(connection)
+            known = neurons_now(connection).get(hotkey)
             if known is not None and known.coldkey != coldkey:
                 raise ChainError(f"hotkey {hotkey} is registered by another coldkey")
             if known is None:
-                uid, block = self._free_uid(connection), self._head().block
+                uid, block = self._make_room(connection, rules), rules.block
             else:
                 uid, block = known.uid, known.registered_at_block
             neuron = Neuron(hotkey, coldkey, uid, block, stake_rao, validator_permit)
-            connection.execute(
-                f"INSERT OR REPLACE INTO neuron ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)",
-                (hotkey, coldkey, uid, block, stake_rao, int(validator_permit)),
-            )
+            put_neuron(connection, neuron, rules.block)
         return neuron
 
     def deregister(self, hotkey: str) -> None:
@@ -124,9 +178,31 @@ class LocalChain:
         Raises:
             NotRegistered: it has none.
         """
-        with self._transaction() as connection:
-            if not connection.execute("DELETE FROM neuron WHERE hotkey = ?", (hotkey,)).rowcount:
+        with self._file.transaction() as connection:
+            rules = self._revealed(connection)
+            if not drop_neuron(connection, hotkey, rules.block):
                 raise NotRegistered(f"hotkey {hotkey} is not registered")
+
+    def set_rules(self, **changes: Unpack[Rules]) -> None:
+        """Change some of the subnet's rules, from the next call of anybody on.
+
+        Raises:
+            ChainError: a value is out of its range, or the file cannot be written.
+        """
+        with self._file.transaction() as connection:
+            self._revealed(connection)
+            for name, value in changes.items():
+                if name not in Rules.__annotations__:
+                    raise ChainError(f"there is no rule {name!r}")
+                connection.execute(f"UPDATE rules SET {name} = ?", (value,))
+
+    def set_weights_of(
+        self, hotkey: str, weights: Mapping[str, int], version_key: int
+    ) -> Submission:
+        """Set (or commit) the weights of ``hotkey``, who has proved to be who it is."""
+        with self._file.transaction() as connection:
+            rules = self._revealed(connection)
+            return submit(connection, hotkey, weights, version_key, rules)
 
     def _head(self) -> Head:
         block = max(0, int((self._clock() - self._genesis) // self._block_seconds))
@@ -136,47 +212,81 @@ class LocalChain:
         text = f"reliquary-local-chain/1 {self._genesis!r} {block}"
         return sha256(text.encode("ascii")).hexdigest()
 
-    def _snapshot(self) -> Snapshot:
-        with self._connection() as connection:
-            head = self._head()
-            rows = connection.execute(f"SELECT {_COLUMNS} FROM neuron ORDER BY uid").fetchall()
-        neurons = [_neuron(row) for row in rows]
-        return Snapshot(head.block, head.block_hash, {neuron.hotkey: neuron for neuron in neurons})
+    def _check_there(self, block: int) -> None:
+        head = self._head().block
+        if not 0 <= block <= head:
+            raise ChainError(f"block {block} is not there yet; the head is {head}")
 
-    def _free_uid(self, connection: sqlite3.Connection) -> int:
-        taken = {uid for (uid,) in connection.execute("SELECT uid FROM neuron")}
+    def _snapshot(self, block: int | None) -> Snapshot:
+        if block is not None:
+            self._check_there(block)
+        with self._file.connection() as connection:
+            # One instant: the newest neurons are read in the block that names them.
+            connection.execute("BEGIN")
+            if block is None:
+                neurons = neurons_now(connection)
+                block = self._head().block
+            else:
+                neurons = neurons_at(connection, block)
+        return Snapshot(block, self._hash(block), neurons)
+
+    def _parameters(self) -> Parameters:
+        with self._file.connection() as connection:
+            return self._rules(connection)
+
+    def _rules(self, connection: sqlite3.Connection) -> Parameters:
+        block = self._head().block
+        tempo, rate, key, stake, commit, period, immunity, least, most, owner = connection.execute(
+            f"SELECT {_RULES} FROM rules"
+        ).fetchone()
+        return Parameters(
+            block=block,
+            tempo=tempo,
+            epoch=block // tempo,
+            epoch_block=block // tempo * tempo,
+            weights_rate_limit=rate,
+            weights_version_key=key,
+            min_stake_rao=stake,
+            commit_reveal=bool(commit),
+            reveal_period_epochs=period,
+            immunity_blocks=immunity,
+            min_weights=least,
+            max_weight=most,
+            max_uids=self._max_uids,
+            owner_hotkey=owner,
+        )
+
+    def _revealed(self, connection: sqlite3.Connection) -> Parameters:
+        """Bring the weights up to the head, before anything changes, and return the rules."""
+        rules = self._rules(connection)
+        reveal_due(connection, rules)
+        return rules
+
+    def _weight_row(self, hotkey: str) -> WeightRow:
+        with self._file.transaction() as connection:
+            rules = self._revealed(connection)
+            return weight_row(connection, hotkey, rules.block)
+
+    def _publish(self, hotkey: str, url: str) -> None:
+        with self._file.transaction() as connection:
+            registered(neurons_now(connection), hotkey)
+            connection.execute("INSERT OR REPLACE INTO endpoint VALUES (?, ?)", (hotkey, url))
+
+    def _endpoint(self, hotkey: str) -> str | None:
+        with self._file.connection() as connection:
+            found = connection.execute("SELECT url FROM endpoint WHERE hotkey = ?", (hotkey,))
+            return next((url for (url,) in found), None)
+
+    def _make_room(self, connection: sqlite3.Connection, rules: Parameters) -> int:
+        taken = {neuron.uid for neuron in neurons_now(connection).values()}
         for uid in range(self._max_uids):
             if uid not in taken:
                 return uid
-        raise SubnetFull(f"all {self._max_uids} UIDs are taken; deregister a hotkey first")
-
-    @contextmanager
-    def _connection(self) -> Iterator[sqlite3.Connection]:
-        try:
-            with closing(
-                sqlite3.connect(self._path, timeout=BUSY_SECONDS, isolation_level=None)
-            ) as connection:
-                yield connection
-        except sqlite3.Error as error:
-            raise ChainError(f"the chain file {self._path} cannot be used: {error}") from error
-
-    @contextmanager
-    def _transaction(self) -> Iterator[sqlite3.Connection]:
-        with self._connection() as connection:
-            connection.execute("BEGIN IMMEDIATE")
-            try:
-                yield connection
-            except BaseException:
-                connection.execute("ROLLBACK")
-                raise
-            connection.execute("COMMIT")
-
-
-def _find(connection: sqlite3.Connection, hotkey: str) -> Neuron | None:
-    query = f"SELECT {_COLUMNS} FROM neuron WHERE hotkey = ?"
-    row = connection.execute(query, (hotkey,)).fetchone()
-    return None if row is None else _neuron(row)
-
-
-def _neuron(row: tuple[str, str, int, int, int, int]) -> Neuron:
-    return Neuron(*row[:5], validator_permit=bool(row[5]))
+        pruned = prune_candidate(connection, rules)
+        if pruned is None:
+            raise SubnetFull(
+                f"all {self._max_uids} UIDs are taken by hotkeys that are immune or hold a permit; "
+                "deregister one first"
+            )
+        drop_neuron(connection, pruned.hotkey, rules.block)
+        return pruned.uid

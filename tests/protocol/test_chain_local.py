@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from bittensor_core import Keypair
 
 from protocol.chain.base import ChainError, NotRegistered, SubnetFull
 from protocol.chain.local import LocalChain
@@ -154,3 +155,169 @@ async def test_a_block_keeps_its_hash(chain: LocalChain, clock: Clock):
     assert later.block == first.block + 5
     assert await chain.block_hash(first.block) == first.block_hash
     assert await chain.block_hash(later.block) == later.block_hash
+
+
+async def test_a_past_block_shows_who_was_there(chain: LocalChain, clock: Clock):
+    def blocks_later(count: int) -> None:
+        clock.now += 12 * count
+
+    blocks_later(1)
+    chain.register("a", "owner")
+    blocks_later(1)
+    chain.register("a", "owner", validator_permit=True, stake_rao=7)
+    blocks_later(1)
+    chain.deregister("a")
+    chain.register("b", "owner")
+    blocks_later(1)
+
+    async def at(block: int) -> list[tuple[str, int, int]]:
+        neurons = (await chain.snapshot(block)).neurons.values()
+        return [(neuron.hotkey, neuron.uid, neuron.stake_rao) for neuron in neurons]
+
+    assert [await at(block) for block in range(5)] == [
+        [],
+        [("a", 0, 0)],
+        [("a", 0, 7)],
+        [("b", 0, 0)],
+        [("b", 0, 0)],
+    ]
+    with pytest.raises(ChainError, match="not there yet"):
+        await chain.snapshot(5)
+
+
+_FIRST_VERSION = """
+CREATE TABLE subnet (
+    one INTEGER PRIMARY KEY CHECK (one = 1),
+    genesis REAL NOT NULL,
+    block_seconds REAL NOT NULL CHECK (block_seconds > 0),
+    max_uids INTEGER NOT NULL CHECK (max_uids > 0)
+);
+CREATE TABLE neuron (
+    uid INTEGER PRIMARY KEY,
+    hotkey TEXT NOT NULL UNIQUE,
+    coldkey TEXT NOT NULL,
+    registered_at_block INTEGER NOT NULL,
+    stake_rao INTEGER NOT NULL CHECK (stake_rao >= 0),
+    validator_permit INTEGER NOT NULL CHECK (validator_permit IN (0, 1))
+);
+INSERT INTO subnet VALUES (1, 999000.0, 2.0, 8);
+INSERT INTO neuron VALUES (0, 'a', 'owner', 3, 0, 0), (1, 'b', 'owner', 200, 5, 1);
+"""
+
+
+async def test_a_file_of_the_first_version_goes_on(tmp_path: Path, clock: Clock):
+    path = tmp_path / "chain.sqlite"
+    with sqlite3.connect(path) as first:
+        first.executescript(_FIRST_VERSION)
+    chain = LocalChain(path, clock)
+    assert list((await chain.snapshot()).neurons) == ["a", "b"]
+    assert list((await chain.snapshot(100)).neurons) == ["a"]
+    assert (await chain.parameters()).max_uids == 8
+    submission = chain.set_weights_of("b", {"a": 65_535}, 0)
+    assert (submission.block, submission.reveal_block) == (500, None)
+    assert (await chain.weight_row("b")).weights == {"a": 65_535}
+
+
+async def test_a_full_subnet_gives_the_least_weighted_uid_away(tmp_path: Path, clock: Clock):
+    chain = LocalChain(tmp_path / "chain.sqlite", clock, max_uids=4)
+    chain.set_rules(immunity_blocks=50, weights_rate_limit=0, owner_hotkey="owner")
+    for hotkey in ("owner", "good", "lazy"):
+        chain.register(hotkey, "coldkey")
+    chain.register("validator", "coldkey", validator_permit=True)
+    clock.now += 12 * 49
+    chain.set_weights_of("validator", {"good": 65_535, "lazy": 100}, 0)
+    with pytest.raises(SubnetFull, match="immune"):
+        chain.register("new", "coldkey")
+    clock.now += 12
+    assert chain.register("new", "coldkey").uid == 2
+    assert list((await chain.snapshot()).neurons) == ["owner", "good", "new", "validator"]
+    # The newcomer has the UID of the lazy one and none of its weight.
+    assert (await chain.weight_row("validator")).weights == {"good": 65_535}
+
+
+async def test_a_validator_that_comes_back_starts_without_weights(chain: LocalChain, clock: Clock):
+    chain.set_rules(weights_rate_limit=0)
+    chain.register("miner", "owner")
+    chain.register("validator", "owner", validator_permit=True)
+    clock.now += 12
+    chain.set_weights_of("validator", {"miner": 65_535}, 0)
+    chain.deregister("validator")
+    with pytest.raises(NotRegistered, match="validator"):
+        await chain.weight_row("validator")
+    clock.now += 12
+    chain.register("validator", "owner", validator_permit=True)
+    row = await chain.weight_row("validator")
+    assert (row.updated_at_block, row.weights) == (2, {})
+
+
+async def test_rules_have_their_ranges(chain: LocalChain):
+    with pytest.raises(ChainError, match="max_weight"):
+        chain.set_rules(tempo=10, max_weight=70_000)
+    assert (await chain.parameters()).tempo == 360
+
+
+_SET_MANY = """
+import sys
+from pathlib import Path
+from protocol.chain.base import WeightsRefused
+from protocol.chain.local import LocalChain
+chain = LocalChain(Path(sys.argv[1]), lambda: 1_000_012.0)
+taken = 0
+for weight in range(1, 21):
+    try:
+        chain.set_weights_of("validator", {"miner": weight, "other": 65_535}, 0)
+        taken += 1
+    except WeightsRefused as error:
+        assert error.rule == "rate_limit"
+print(taken)
+"""
+
+
+def test_of_several_processes_one_setting_of_weights_is_taken(tmp_path: Path, clock: Clock):
+    path = tmp_path / "chain.sqlite"
+    chain = LocalChain(path, clock)
+    for hotkey in ("miner", "other", "validator"):
+        chain.register(hotkey, "owner", validator_permit=hotkey == "validator")
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", _SET_MANY, str(path)], stdout=subprocess.PIPE, text=True
+        )
+        for _ in range(3)
+    ]
+    outputs = [process.communicate()[0].strip() for process in processes]
+    assert sorted(outputs) == ["0", "0", "1"]
+
+
+@pytest.mark.parametrize(
+    ("url", "kept"),
+    [
+        ("https://gateway.example", "https://gateway.example"),
+        ("http://10.0.0.1:8000/", "http://10.0.0.1:8000"),
+        ("https://[2001:db8::1]:443", "https://[2001:db8::1]:443"),
+        *(
+            (url, None)
+            for url in (
+                "gateway.example",
+                "ftp://gateway.example",
+                "https://",
+                "https://gateway.example/path",
+                "https://gateway.example?q=1",
+                "https://user:secret@gateway.example",
+                "https://gateway.example:99999",
+                "https://gateway.example:0",
+                "https://gateway .example",
+                "https://gäteway.example",
+                "https://" + "a" * 121,
+            )
+        ),
+    ],
+)
+async def test_an_endpoint_is_an_origin(chain: LocalChain, url: str, kept: str | None):
+    key = Keypair.create_from_uri("//Gateway")
+    chain.register(key.ss58_address, "owner")
+    if kept is None:
+        with pytest.raises(ChainError):
+            await chain.publish_endpoint(key, url)
+    else:
+        await chain.publish_endpoint(key, url)
+    assert await chain.endpoint(key.ss58_address) == kept
