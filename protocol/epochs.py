@@ -5,6 +5,7 @@ or left out later without a trace. It holds no prompt and no answer: verdicts by
 document, with counts and prices. ``docs/wire.md`` specifies it, ``scoring/pay.py`` reads it.
 """
 
+from collections.abc import Sequence
 from typing import Annotated, Literal
 
 from bittensor_core import Keypair
@@ -133,3 +134,30 @@ def signed_record(keypair: Keypair, statement: EpochStatement) -> EpochRecord:
     """Return the gateway's record over ``statement``."""
     signature = sign_statement(keypair, statement.model_dump())
     return EpochRecord(statement=statement, gateway=keypair.ss58_address, signature=signature)
+
+
+class RecordFault(ValueError):
+    """A chain of records does not hold; the message names the first that is wrong."""
+
+
+def check_chain(records: Sequence[EpochRecord], gateway: str) -> None:
+    """Check that records are one gateway's and follow one another.
+
+    Args:
+        records: ascending, none left out; the first may have one before it.
+        gateway: the hotkey that must have signed them.
+
+    Raises:
+        RecordFault: the first that is not signed by it, or does not follow the one before.
+    """
+    before: EpochRecord | None = None
+    for record in records:
+        number = record.statement.number
+        if record.gateway != gateway or not record.is_signed():
+            raise RecordFault(f"the record of epoch {number} is not signed by {gateway}")
+        if before is not None:
+            if record.statement.number <= before.statement.number:
+                raise RecordFault(f"epoch {number} follows epoch {before.statement.number}")
+            if record.statement.previous != before.digest:
+                raise RecordFault(f"the record of epoch {number} does not name the one before it")
+        before = record

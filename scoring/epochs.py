@@ -6,33 +6,6 @@ from protocol.epochs import EpochRecord, EpochStatement
 from scoring.pay import Convict, Epoch, PayRule, Scores, Work, scores
 
 
-class RecordFault(ValueError):
-    """A chain of records does not hold; the message names the first that is wrong."""
-
-
-def check_chain(records: Sequence[EpochRecord], gateway: str) -> None:
-    """Check that records are one gateway's and follow one another.
-
-    Args:
-        records: ascending, none left out; the first may have one before it.
-        gateway: the hotkey that must have signed them.
-
-    Raises:
-        RecordFault: the first that is not signed by it, or does not follow the one before.
-    """
-    before: EpochRecord | None = None
-    for record in records:
-        number = record.statement.number
-        if record.gateway != gateway or not record.is_signed():
-            raise RecordFault(f"the record of epoch {number} is not signed by {gateway}")
-        if before is not None:
-            if record.statement.number <= before.statement.number:
-                raise RecordFault(f"epoch {number} follows epoch {before.statement.number}")
-            if record.statement.previous != before.digest:
-                raise RecordFault(f"the record of epoch {number} does not name the one before it")
-        before = record
-
-
 def scores_at(records: Sequence[EpochRecord], block: int, rule: PayRule) -> Scores | None:
     """Return the scores at a block, from the records that are not newer; None without any."""
     known = [record.statement for record in records if record.statement.block <= block]

@@ -9,8 +9,14 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from protocol.canonical import canonical_json
-from protocol.epochs import EpochRecord, EpochStatement, signed_record
-from scoring.epochs import RecordFault, check_chain, epoch_of, scores_at
+from protocol.epochs import (
+    EpochRecord,
+    EpochStatement,
+    RecordFault,
+    check_chain,
+    signed_record,
+)
+from scoring.epochs import epoch_of, scores_at
 from scoring.pay import Convict, PayRule, Work
 
 GATEWAY, OTHER = (Keypair.create_from_seed(bytes([byte]) * 32) for byte in (1, 2))
