@@ -34,6 +34,7 @@ from gateway.api.rates import AtOnce, BodyBudget, RateLimit
 from gateway.api.state import State, StateOf
 from gateway.catalog.lookup import Catalog
 from gateway.errors import GatewayError
+from gateway.graders.pool import GraderPool
 from gateway.intake.pool import IntakePool
 from gateway.key_locks import KeyLocks
 from gateway.lock import sole_user
@@ -127,10 +128,11 @@ async def opened(
     objects = open_objects(settings.objects_url)
     intake = IntakePool(settings.intake_workers)
     readers = WorkerPool(1, READING_SECONDS, READING_SECONDS, "gateway_busy")
+    graders = GraderPool(settings.intake_workers)
     catalog = Catalog(read_in=intake.run)
     store = await Store.open(settings.database_url.get_secret_value(), objects)
     try:
-        async with intake, readers:
+        async with intake, readers, graders:
             state = State(
                 settings=settings,
                 store=store,
@@ -155,6 +157,7 @@ async def opened(
                     settings.policy,
                     partial(download, weights=False),
                     keypair,
+                    graders,
                     settings.incoming,
                     clock,
                 )

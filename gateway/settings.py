@@ -29,7 +29,7 @@ class GatewaySettings(BaseSettings):
         open_orders: orders of one account that may be open at once.
         quotes_per_day: quotes of one account in any 24 hours.
         uploads_at_once: uploads of one account that may be under way at once.
-        intake_workers: processes that read, render and tokenize files.
+        intake_workers: processes that read, render and tokenize files, and as many that grade.
         architectures: supported ``architectures[0]`` of a model's ``config.json``; empty: those
             that the nodes announce.
         node_gpus: GPUs of one node, which a model must fit.

@@ -8,11 +8,11 @@ from hashlib import sha256
 from typing import Any, NoReturn
 
 from gateway.errors import GatewayError
+from gateway.graders.names import GRADERS
 from gateway.intake.reading import read_json
 from gateway.intake.refusal import LineRefused
 
 ENDPOINTS = ("/v1/chat/completions", "/v1/completions")
-GRADERS = ("boxed_math_v1", "exact_match_v1")
 MIN_HOURS, MAX_HOURS = 24, 168
 MAX_PAIRS, MAX_KEY, MAX_VALUE = 16, 64, 512
 

@@ -1,16 +1,15 @@
 """An order as the native routes show it."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field
 
 from gateway.api.models import UUID, ContractObject, Endpoint, MaybeSeconds, Queue, Seconds
 from gateway.api.native_examples import FILE_ID, MODEL, ORDER_ID, REVISION, SHA256
 from gateway.figures import MinerFigures
-from gateway.orders.manifest import GRADER
+from gateway.orders.evaluation import grader_of
 from gateway.store.tables import Order, OrderStatus
 
 State = Literal[
@@ -79,6 +78,34 @@ class Failure(ContractObject):
 
     code: str
     message: str
+
+
+class GradedSamples(ContractObject):
+    """The samples of an evaluation by what became of them; ``missing`` ones are failures.
+
+    ``ungraded`` could not be compared, through no fault of theirs.
+    """
+
+    total: int
+    correct: int
+    incorrect: int
+    missing: int
+    ungraded: int
+
+
+class Evaluation(ContractObject):
+    """What an evaluation came to, by the rule of its grader.
+
+    ``status`` is ``pending`` until the order is delivered, ``not_graded`` where it ended without
+    a delivery. ``pass_at_1`` is the mean over ``lines_graded``; null where there are none.
+    """
+
+    grader: str
+    status: Literal["pending", "graded", "not_graded"]
+    pass_at_1: float | None
+    lines: int
+    lines_graded: int
+    samples: GradedSamples | None
 
 
 class DeliveryFile(ContractObject):
@@ -223,7 +250,7 @@ class DatasetOrder(ContractObject):
     miners: list[Miner]
     queue: Queue | None
     failure: Failure | None
-    evaluation: None
+    evaluation: Evaluation | None
     output_file_id: str | None
     error_file_id: str | None
     receipts: bool
@@ -245,6 +272,7 @@ def order_object(
     miners: Sequence[MinerFigures],
     queue: Queue | None,
     deliveries: list[Delivery],
+    evaluation: dict[str, Any] | None,
 ) -> DatasetOrder:
     """Return an order as its customer sees it.
 
@@ -252,6 +280,7 @@ def order_object(
         miners: the audit's figures.
         queue: where it stands in line; shown only while it waits to start.
         deliveries: what was delivered, none or one.
+        evaluation: what it came to; None where it is no evaluation.
     """
     status = OrderStatus(order.status)
     return DatasetOrder.model_validate(
@@ -269,7 +298,7 @@ def order_object(
             "input_file_id": order.input_file_id,
             "endpoint": order.endpoint,
             "output_format": order.output_format or "openai_jsonl",
-            "grader": json.loads(order.metadata_json or "{}").get(GRADER),
+            "grader": grader_of(order),
             "model": order.model,
             "revision": order.revision,
             "architecture": order.architecture,
@@ -283,7 +312,7 @@ def order_object(
             "failure": None
             if order.failure_code is None
             else {"code": order.failure_code, "message": order.failure_message or ""},
-            "evaluation": None,
+            "evaluation": evaluation,
             "output_file_id": order.output_file_id,
             "error_file_id": order.error_file_id,
             "receipts": order.receipts_key is not None,

@@ -21,8 +21,8 @@ from gateway.api.state import State, StateOf
 from gateway.errors import GatewayError
 from gateway.figures import miner_figures
 from gateway.orders import life, reading
+from gateway.orders.evaluation import GRADER, evaluation_of
 from gateway.orders.kept_quotes import find_quote, read_quote
-from gateway.orders.manifest import GRADER
 from gateway.orders.placing import Placement, find_idempotent, place
 from gateway.store.tables import Dialect, Order
 
@@ -159,6 +159,7 @@ async def _all_shown(state: State, orders: Sequence[Order]) -> list[DatasetOrder
             await miner_figures(state.store, order.id),
             queues.get(order.id),
             await deliveries_of(state.store, order),
+            await evaluation_of(state.store.objects, order),
         )
         for order in orders
     ]

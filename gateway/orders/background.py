@@ -9,6 +9,7 @@ from bittensor_core import Keypair
 from sqlmodel import col, select
 
 from gateway import uploads
+from gateway.graders.pool import GraderPool
 from gateway.orders import convicting, export, kept_quotes, leases, life, reviewing
 from gateway.orders.policy import Policy
 from gateway.store.engine import Store
@@ -24,6 +25,7 @@ async def run(
     policy: Policy,
     model_folder: export.ModelFolder,
     keypair: Keypair,
+    graders: GraderPool,
     scratch: Path,
     clock: Callable[[], float],
 ) -> None:
@@ -35,6 +37,7 @@ async def run(
         chain: its blocks draw who gets a second opinion.
         model_folder: returns the folder of a model's files at a commit, downloading them; blocking.
         keypair: the gateway's hotkey, which leases were signed with.
+        graders: grade evaluations.
         scratch: folder for files at work.
         clock: seconds since the epoch.
     """
@@ -50,7 +53,7 @@ async def run(
         await _isolated("uploads", uploads.sweep(store, int(clock() * 1000)))
 
     async def deliver() -> None:
-        work = export_orders(store, policy, model_folder, keypair, scratch, clock)
+        work = export_orders(store, policy, model_folder, keypair, graders, scratch, clock)
         await _isolated("exporting", work)
 
     # Apart, so that a long export keeps no dead miner's lease alive.
@@ -101,6 +104,7 @@ async def export_orders(
     policy: Policy,
     model_folder: export.ModelFolder,
     keypair: Keypair,
+    graders: GraderPool,
     scratch: Path,
     clock: Callable[[], float],
 ) -> None:
@@ -108,7 +112,7 @@ async def export_orders(
     for order_id in await export.waiting(store, int(clock() * 1000)):
         error = await _isolated(
             "export of an order",
-            export.export(store, order_id, model_folder, keypair, scratch, policy, clock),
+            export.export(store, order_id, model_folder, keypair, graders, scratch, policy, clock),
             order_id=order_id,
         )
         if error is not None and not isinstance(error, export.ExportLost):

@@ -4,11 +4,12 @@ import asyncio
 import json
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import ExitStack, aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, BinaryIO, Self
 
+from gateway.graders.pool import GraderPool
 from gateway.intake.outcome import LINES, REFUSED
 from gateway.orders.content import object_key, prompt_offsets
 from gateway.orders.delivery_lines import (
@@ -19,7 +20,9 @@ from gateway.orders.delivery_lines import (
     output_line,
     refused_line,
 )
+from gateway.orders.evaluation import EVALUATION, GRADES, grader_of
 from gateway.orders.evidence import Delivered, delivered_samples, root_units
+from gateway.orders.grading import Grading
 from gateway.store.engine import Store
 from gateway.store.objects import Objects
 from gateway.store.tables import Order, Unit
@@ -62,19 +65,29 @@ class Written:
 
 @dataclass(frozen=True)
 class Delivery:
-    """The files of a delivery but its manifest; any may be empty."""
+    """The files of a delivery but its manifest; any may be empty.
+
+    An evaluation also has the grades of its lines, and what it came to.
+    """
 
     output: Written
     errors: Written
     receipts: Written
+    grades: Written | None = None
+    evaluation: Written | None = None
 
 
 async def write_delivery(
-    store: Store, order: Order, decoder: Decoder, gateway_hotkey: str, folder: Path
+    store: Store,
+    order: Order,
+    decoder: Decoder,
+    gateway_hotkey: str,
+    graders: GraderPool,
+    folder: Path,
 ) -> Delivery:
-    """Write output, errors and receipts of an order whose generation is over.
+    """Write output, errors, receipts and evaluation of an order whose generation is over.
 
-    The bytes depend on the order's rows and objects alone.
+    The bytes depend on the order's rows and objects alone; its grades become objects.
 
     Raises:
         ObjectMissing: an object that the rows name is gone.
@@ -84,9 +97,20 @@ async def write_delivery(
         delivery = Delivery(*(stack.enter_context(Written(folder / name)) for name in FILES))
         async for refused in refused_entries(store, order):
             delivery.errors.write(refused_line(heading, refused))
-        async for lines in delivered_lines(store, order, gateway_hotkey):
+        runs = delivered_lines(store, order, gateway_hotkey)
+        grader = grader_of(order)
+        if grader is None:
+            async for lines in runs:
+                await asyncio.to_thread(_write, heading, lines, decoder, delivery)
+            return delivery
+        grading = Grading(heading, grader, graders, store.objects, decoder)
+        grades = stack.enter_context(Written(folder / GRADES))
+        async for lines in grading.graded(runs):
             await asyncio.to_thread(_write, heading, lines, decoder, delivery)
-    return delivery
+            grades.write(b"".join(grading.line_grades(line).encoded() for line in lines))
+        evaluation = stack.enter_context(Written(folder / EVALUATION))
+        evaluation.write(grading.tally.encoded())
+    return replace(delivery, grades=grades, evaluation=evaluation)
 
 
 def refused_entries(store: Store, order: Order) -> AsyncGenerator[dict[str, Any], None]:

@@ -11,6 +11,7 @@ from bittensor_core import Keypair
 from sqlmodel import col, or_, select, update
 from tokenizers import Tokenizer
 
+from gateway.graders.pool import GraderPool
 from gateway.orders import transitions
 from gateway.orders.content import object_key
 from gateway.orders.delivery import Delivery, Written, write_delivery
@@ -19,7 +20,16 @@ from gateway.orders.policy import SECOND, Policy
 from gateway.orders.rows import lock_order
 from gateway.store.engine import Store
 from gateway.store.objects import ObjectExists, Objects
-from gateway.store.tables import Ending, File, FilePurpose, Order, OrderStatus, new_id
+from gateway.store.tables import (
+    DeliveredFile,
+    Ending,
+    File,
+    FileKind,
+    FilePurpose,
+    Order,
+    OrderStatus,
+    new_id,
+)
 from protocol.manifest import MANIFEST, signed_manifest
 from protocol.repository import RepositoryError
 
@@ -52,6 +62,7 @@ async def export(
     order_id: str,
     model_folder: ModelFolder,
     keypair: Keypair,
+    graders: GraderPool,
     scratch: Path,
     policy: Policy,
     clock: Callable[[], float],
@@ -63,6 +74,7 @@ async def export(
     Args:
         model_folder: returns the folder of a model's files at a commit, downloading them; blocking.
         keypair: the gateway's hotkey, which leases were signed with.
+        graders: grade an evaluation.
         scratch: folder for files at work.
         clock: seconds since the epoch.
     """
@@ -74,7 +86,7 @@ async def export(
         with tempfile.TemporaryDirectory(prefix="export-", dir=scratch) as folder:
             decoder = await asyncio.to_thread(_tokenizer, model_folder, order)
             hotkey = keypair.ss58_address
-            delivery = await write_delivery(store, order, decoder, hotkey, Path(folder))
+            delivery = await write_delivery(store, order, decoder, hotkey, graders, Path(folder))
             manifest = await _manifest(store, order, delivery, keypair)
             await _upload(store.objects, order.id, delivery, manifest)
     await _deliver(store, order, holder, delivery, _ms(clock))
@@ -174,7 +186,8 @@ async def _manifest(store: Store, order: Order, delivery: Delivery, keypair: Key
 
 
 async def _upload(objects: Objects, order_id: str, delivery: Delivery, manifest: bytes) -> None:
-    for written in (delivery.output, delivery.errors, delivery.receipts):
+    files = (delivery.output, delivery.errors, delivery.receipts)
+    for written in (*files, *filter(None, (delivery.grades, delivery.evaluation))):
         await _put(objects, object_key(order_id, written.path.name), written.path, written.bytes)
     # The last, so that whoever sees a manifest sees all that it names.
     await _put(objects, object_key(order_id, MANIFEST), manifest, len(manifest))
@@ -204,6 +217,8 @@ async def _deliver(
         session.add_all(
             [file for file, kept in ((output, has_output), (errors, has_errors)) if kept]
         )
+        for written in filter(None, (delivery.grades, delivery.evaluation)):
+            session.add(_delivered(order, FileKind.REPORT, written))
         await transitions.deliver(
             session,
             order,
@@ -212,6 +227,17 @@ async def _deliver(
             error_file_id=errors.id if has_errors else None,
             receipts_key=object_key(order.id, delivery.receipts.path.name),
         )
+
+
+def _delivered(order: Order, kind: FileKind, written: Written) -> DeliveredFile:
+    return DeliveredFile(
+        order_id=order.id,
+        name=written.path.name,
+        kind=kind,
+        bytes=written.bytes,
+        sha256=written.sha256,
+        object_key=object_key(order.id, written.path.name),
+    )
 
 
 def _file(order: Order, kind: str, name: str, written: Written, now_ms: int) -> File:

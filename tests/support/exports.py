@@ -16,6 +16,7 @@ async def run_export(world, order, folder: Path) -> bool:
         order.id,
         lambda model, revision: folder,
         world.keypair,
+        world.graders,
         world.folder,
         world.policy,
         lambda: world.now / 1000,

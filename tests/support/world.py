@@ -14,6 +14,7 @@ from sqlmodel import select
 from stored_batches import input_of
 
 from gateway.catalog.prices import load_prices
+from gateway.graders.pool import GraderPool
 from gateway.intake.outcome import FIRST_SAMPLES, LINES, OFFSETS, PROMPTS, REFUSED, Intake
 from gateway.orders import dispatch
 from gateway.orders.placing import Placement, place
@@ -103,6 +104,8 @@ class World:
         self.keypair = new_keypair()
         # Its worker starts with the first large result, of which there is none here.
         self.readers = WorkerPool(1, 60, 60, "gateway_busy")
+        # So does its with the first answer that takes computing to compare.
+        self.graders = GraderPool(1)
         self.account_id = "account"
         self.inputs: dict[str, bytes] = {}
 
