@@ -1,4 +1,4 @@
-"""Customers' accounts: made, closed and opened by the operator."""
+"""Customers' accounts: made, topped up, closed and opened by the operator."""
 
 import re
 from collections.abc import Sequence
@@ -6,10 +6,13 @@ from collections.abc import Sequence
 from sqlmodel import col, select
 from sqlmodel.ext.asyncio.session import AsyncSession
 
+from gateway.ledger.transfers import top_up
+from gateway.orders.rows import lock_account
 from gateway.store.engine import Store
-from gateway.store.tables import Account, AccountState
+from gateway.store.tables import Account, AccountState, Transfer
 
 _NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@-]{0,79}", re.ASCII)
+_PAYMENT_PATTERN = re.compile(r"[A-Za-z0-9_.@:-]{1,80}", re.ASCII)
 
 
 class AccountError(ValueError):
@@ -67,6 +70,29 @@ async def set_account_state(store: Store, name: str, state: AccountState) -> Acc
         account.state = state
         session.add(account)
         return account
+
+
+async def credit_account(
+    store: Store, name: str, amount_nano: int, payment: str, now_ms: int
+) -> Transfer:
+    """Top an account up; the same payment again changes nothing.
+
+    Args:
+        amount_nano: above 0, in nano-USD.
+        payment: the operator's own id of it, 1 to 80 letters, digits and ``_.@:-``.
+
+    Raises:
+        AccountError: there is no account of this name, or the id is none.
+        LedgerError: another payment had this id.
+    """
+    if _PAYMENT_PATTERN.fullmatch(payment) is None:
+        raise AccountError("a payment's id is 1 to 80 of A-Z a-z 0-9 _ . @ : -")
+    async with store.write() as session:
+        account = await _named(session, name)
+        if account is None:
+            raise _unknown(name)
+        await lock_account(session, account.id)
+        return await top_up(session, account.id, amount_nano, payment, now_ms)
 
 
 async def _named(session: AsyncSession, name: str) -> Account | None:

@@ -13,6 +13,7 @@ import structlog
 from fastapi import APIRouter, Depends, FastAPI
 
 from gateway.api import (
+    balance,
     errors,
     native,
     native_deliveries,
@@ -33,6 +34,7 @@ from gateway.api.native_documented import PREFIX
 from gateway.api.rates import AtOnce, BodyBudget, RateLimit
 from gateway.api.state import State, StateOf
 from gateway.catalog.lookup import Catalog
+from gateway.catalog.prices import load_prices
 from gateway.errors import GatewayError
 from gateway.graders.pool import GraderPool
 from gateway.intake.pool import IntakePool
@@ -102,7 +104,14 @@ def create_app(
     customers.include_router(openai_batches.router, prefix=OPENAI_MOUNT)
     customers.include_router(openrelay_files.router, prefix=OPENRELAY_MOUNT)
     customers.include_router(openrelay_batches.router, prefix=OPENRELAY_MOUNT)
-    for routes in (native, native_files, native_quotes, native_orders, native_deliveries):
+    for routes in (
+        native,
+        native_files,
+        native_quotes,
+        native_orders,
+        native_deliveries,
+        balance,
+    ):
         customers.include_router(routes.router, prefix=PREFIX)
     app.include_router(customers)
     app.openapi = lambda: describe(app)
@@ -129,7 +138,7 @@ async def opened(
     intake = IntakePool(settings.intake_workers)
     readers = WorkerPool(1, READING_SECONDS, READING_SECONDS, "gateway_busy")
     graders = GraderPool(settings.intake_workers)
-    catalog = Catalog(read_in=intake.run)
+    catalog = Catalog(read_in=intake.run, prices=load_prices(settings.prices))
     store = await Store.open(settings.database_url.get_secret_value(), objects)
     try:
         async with intake, readers, graders:

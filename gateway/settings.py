@@ -34,6 +34,7 @@ class GatewaySettings(BaseSettings):
             that the nodes announce.
         node_gpus: GPUs of one node, which a model must fit.
         gpu_gb: memory of one of them, in 10**9 bytes.
+        prices: the price file; that of ``gateway/catalog`` where it is not set.
         batches_enabled: False answers every customers' route with 404 ``not_available``.
     """
 
@@ -59,6 +60,7 @@ class GatewaySettings(BaseSettings):
     architectures: tuple[str, ...] = ()
     node_gpus: Annotated[int, Field(ge=1, le=1_024)] = 8
     gpu_gb: Annotated[float, Field(gt=0, le=100_000)] = 80.0
+    prices: Path | None = None
     batches_enabled: bool = True
 
     @model_validator(mode="after")

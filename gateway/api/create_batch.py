@@ -11,13 +11,13 @@ from gateway.errors import GatewayError
 from gateway.graders.names import GRADERS
 from gateway.intake.reading import read_json
 from gateway.intake.refusal import LineRefused
+from gateway.ledger.money import MoneyError, nano_of
 
 ENDPOINTS = ("/v1/chat/completions", "/v1/completions")
 MIN_HOURS, MAX_HOURS = 24, 168
 MAX_PAIRS, MAX_KEY, MAX_VALUE = 16, 64, 512
 
 _WINDOW = re.compile(r"([0-9]{1,3})h", re.ASCII)
-_PRICE = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,9})?", re.ASCII)
 _IDEMPOTENCY_KEY = re.compile(r"[A-Za-z0-9_.:-]{16,80}", re.ASCII)
 _JSON_FAULTS = {
     "too_deep": "The request body nests too deep.",
@@ -172,8 +172,11 @@ def _metadata(metadata: Any) -> dict[str, str] | None:
         if "\0" in key or "\0" in value:
             _refuse_metadata("metadata must not contain U+0000.")
     price = metadata.get("max_price_usd")
-    if price is not None and _PRICE.fullmatch(price) is None:
-        _refuse_metadata('max_price_usd must be USD as a decimal, such as "3.50".', "max_price_usd")
+    if price is not None:
+        try:
+            nano_of(price)
+        except MoneyError as error:
+            _refuse_metadata(f"max_price_usd: {error}.", "max_price_usd")
     return metadata
 
 

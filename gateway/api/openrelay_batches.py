@@ -31,6 +31,7 @@ from gateway.api.ordering import (
 from gateway.api.requests import Cursor, PageLimit, given_once
 from gateway.api.sources import InlineRequests, UploadedFile, received_create
 from gateway.api.state import State, StateOf
+from gateway.ledger.charges import bills
 from gateway.orders.nodes import served_models
 from gateway.store.tables import Dialect, Order
 
@@ -75,7 +76,10 @@ async def list_batches(
     """Return a page of batches, newest first."""
     rows, has_more = await page_of_orders(state, principal.account_id, limit, after)
     batches = await all_shown(state, rows)
-    data = [openrelay_batch(batch, row) for batch, row in zip(batches, rows, strict=True)]
+    known = await bills(state.store, rows)
+    data = [
+        openrelay_batch(batch, row, known[row.id]) for batch, row in zip(batches, rows, strict=True)
+    ]
     ends = page_ends([batch.id for batch in data])
     return OpenRelayBatchList(object="list", data=data, has_more=has_more, **ends)
 
@@ -126,4 +130,5 @@ async def list_models(principal: OpenRelayCustomer, state: StateOf) -> ModelList
 
 
 async def _shown(state: State, order: Order) -> OpenRelayBatch:
-    return openrelay_batch(await shown(state, order), order)
+    known = await bills(state.store, [order])
+    return openrelay_batch(await shown(state, order), order, known[order.id])

@@ -15,7 +15,8 @@ from gateway.api.models import (
     RequestCounts,
     Seconds,
 )
-from gateway.store.tables import Order
+from gateway.ledger.charges import Bill
+from gateway.store.tables import OPEN_STATUSES, Order
 
 # Left out of the answer, and of its schema as a null, where it has no value.
 Unset: Any = Field(default=None, exclude_if=lambda value: value is None)
@@ -24,7 +25,7 @@ FileId = str | SkipJsonSchema[None]
 
 
 class BatchUsage(ContractObject):
-    """What a batch came to so far. Nothing is charged, so its cost is 0."""
+    """What a batch came to; while it runs, so far."""
 
     input_tokens: Annotated[int, Field(ge=0)]
     output_tokens: Annotated[int, Field(ge=0)]
@@ -125,10 +126,10 @@ class ModelList(ContractObject):
     data: list[Model]
 
 
-def openrelay_batch(batch: OpenAIBatch, order: Order) -> OpenRelayBatch:
+def openrelay_batch(batch: OpenAIBatch, order: Order, bill: Bill) -> OpenRelayBatch:
     """Return the contract's ``batch`` of ``order`` in OpenRelay's shape."""
     return OpenRelayBatch(
-        **batch.model_dump(exclude_none=True), model=order.model, usage=_usage(order)
+        **batch.model_dump(exclude_none=True), model=order.model, usage=_usage(order, bill)
     )
 
 
@@ -137,10 +138,13 @@ def page_ends(ids: Sequence[str]) -> dict[str, str]:
     return {"first_id": ids[0], "last_id": ids[-1]} if ids else {}
 
 
-def _usage(order: Order) -> BatchUsage | None:
-    """Return what an order came to, once anything of it is verified."""
-    if not order.samples_verified:
+def _usage(order: Order, bill: Bill) -> BatchUsage | None:
+    """Return what an order came to, once anything of it is verified or it is charged."""
+    ended = order.status not in OPEN_STATUSES
+    if not order.samples_verified and not (ended and bill.charged):
         return None
     return BatchUsage(
-        input_tokens=order.prompt_tokens, output_tokens=order.tokens_verified, cost_nano_usd=0
+        input_tokens=order.prompt_tokens,
+        output_tokens=order.tokens_verified,
+        cost_nano_usd=bill.charged,
     )

@@ -7,7 +7,10 @@ from dataclasses import dataclass
 from sqlmodel import col, func, select
 from sqlmodel.ext.asyncio.session import AsyncSession
 
+from gateway.catalog.price import Price
 from gateway.errors import GatewayError
+from gateway.ledger.money import nano_of, usd_of
+from gateway.ledger.transfers import hold
 from gateway.orders.content import remove_content, store_content
 from gateway.orders.policy import HOUR, Policy
 from gateway.orders.quote import Quote
@@ -53,22 +56,26 @@ async def find_idempotent(
 async def place(
     store: Store, account_id: str, quote: Quote, placement: Placement, policy: Policy, now_ms: int
 ) -> Order:
-    """Place an order on a quote; a request with a known idempotency key gets that key's order.
+    """Place an order on a quote and reserve its price, or do neither.
+
+    A request with a known idempotency key gets that key's order.
 
     The quote's folder is left to the caller.
 
     Raises:
-        GatewayError: 409 ``idempotency_conflict``; 429 ``order_limit`` when the account has as
-            many open orders as it may; 409 ``order_refused`` when the input file was deleted; 409
-            ``quote_ordered`` or ``quote_expired``.
+        GatewayError: 409 ``idempotency_conflict``; 402 ``price_above_max``; 429 ``order_limit``
+            when the account has as many open orders as it may; 409 ``order_refused`` when the input
+            file was deleted; 409 ``quote_ordered`` or ``quote_expired``; 402
+            ``insufficient_balance``.
     """
+    _check_ceiling(quote.price, placement.metadata)
     order = _order(account_id, quote, placement, now_ms)
     if placement.kept is not None:
         # Its objects are stored, and stay for another try.
-        return await _insert(store, order, policy)
+        return await _insert(store, order, quote.price, policy)
     await store_content(store.objects, order.id, quote.intake.folder)
     try:
-        placed = await _insert(store, order, policy)
+        placed = await _insert(store, order, quote.price, policy)
     except GatewayError:
         # Only where it is sure that no row refers to them; a broken connection does not tell.
         await remove_content(store.objects, order.id)
@@ -78,8 +85,8 @@ async def place(
     return placed
 
 
-async def _insert(store: Store, order: Order, policy: Policy) -> Order:
-    """Insert ``order``, or return the order that its idempotency key placed before."""
+async def _insert(store: Store, order: Order, price: Price, policy: Policy) -> Order:
+    """Insert ``order`` and its hold, or return the order that its idempotency key placed."""
     async with store.write() as session:
         # Placing waits in line for each account, so that no twin and no limit is passed.
         await lock_account(session, order.account_id)
@@ -92,7 +99,21 @@ async def _insert(store: Store, order: Order, policy: Policy) -> Order:
         await _check_limit(session, order.account_id, policy)
         await _check_input(session, order.input_file_id)
         session.add(order)
+        await session.flush()
+        await hold(session, order.account_id, order.id, price.reserved, order.created_at_ms)
     return order
+
+
+def _check_ceiling(price: Price, metadata: Mapping[str, str] | None) -> None:
+    ceiling = (metadata or {}).get("max_price_usd")
+    if ceiling is not None and price.reserved > nano_of(ceiling):
+        raise GatewayError(
+            402,
+            "price_above_max",
+            f"The price of {usd_of(price.reserved)} USD is above max_price_usd, {ceiling} USD; "
+            "nothing was reserved.",
+            "metadata.max_price_usd",
+        )
 
 
 async def _check_quote(session: AsyncSession, order: Order) -> None:
@@ -161,6 +182,7 @@ def _order(account_id: str, quote: Quote, placement: Placement, now_ms: int) -> 
         metadata_json=None if metadata is None else json.dumps(dict(metadata)),
         idempotency_key=placement.idempotency_key,
         body_sha256=placement.body_sha256,
+        price_json=quote.price.to_json(),
         model=facts.model,
         revision=facts.revision,
         architecture=facts.architecture,

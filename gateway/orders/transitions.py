@@ -6,12 +6,14 @@
         └─► cancelled
 
 Each function is one arrow: an UPDATE that names the state it starts from, so that an arrow that is
-not drawn here cannot happen, whoever calls. The caller's transaction decides when it shows.
+not drawn here cannot happen, whoever calls. The caller's transaction decides when it shows. An
+arrow to a final state settles the order's money too, so that no order ends without.
 """
 
 from sqlmodel import col, update
 from sqlmodel.ext.asyncio.session import AsyncSession
 
+from gateway.orders.settling import settle_money
 from gateway.store.tables import Ending, Order, OrderStatus
 
 
@@ -32,10 +34,11 @@ async def start(session: AsyncSession, order_id: str, now_ms: int) -> None:
 
 async def cancel_unstarted(session: AsyncSession, order_id: str, now_ms: int) -> None:
     """validating ─► cancelled: nothing was generated, nothing is delivered."""
-    await _move(
+    await _end(
         session,
         order_id,
         OrderStatus.VALIDATING,
+        now_ms,
         status=OrderStatus.CANCELLED,
         cancelling_at_ms=now_ms,
         cancelled_at_ms=now_ms,
@@ -45,10 +48,11 @@ async def cancel_unstarted(session: AsyncSession, order_id: str, now_ms: int) ->
 
 async def expire_unstarted(session: AsyncSession, order_id: str, now_ms: int) -> None:
     """validating ─► expired: no miner came within the window."""
-    await _move(
+    await _end(
         session,
         order_id,
         OrderStatus.VALIDATING,
+        now_ms,
         status=OrderStatus.EXPIRED,
         expired_at_ms=now_ms,
         samples_missing=Order.samples_total,
@@ -98,22 +102,30 @@ async def deliver(session: AsyncSession, order: Order, now_ms: int, **delivery: 
     else:
         origin, final = OrderStatus.FINALIZING, OrderStatus.COMPLETED
         delivery["completed_at_ms"] = now_ms
-    await _move(session, order.id, origin, status=final, export_holder=None, **delivery)
+    await _end(session, order.id, origin, now_ms, status=final, export_holder=None, **delivery)
 
 
 async def fail(session: AsyncSession, order: Order, code: str, message: str, now_ms: int) -> None:
     """finalizing or cancelling ─► failed: the export cannot be made."""
     cancelled = order.ending == Ending.CANCELLED
-    await _move(
+    await _end(
         session,
         order.id,
         OrderStatus.CANCELLING if cancelled else OrderStatus.FINALIZING,
+        now_ms,
         status=OrderStatus.FAILED,
         failed_at_ms=now_ms,
         failure_code=code,
         failure_message=message,
         export_holder=None,
     )
+
+
+async def _end(
+    session: AsyncSession, order_id: str, origin: OrderStatus, now_ms: int, **values: object
+) -> None:
+    await _move(session, order_id, origin, **values)
+    await settle_money(session, order_id, now_ms)
 
 
 async def _move(

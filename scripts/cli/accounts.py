@@ -1,19 +1,23 @@
-"""``reliquary accounts``: who may order."""
+"""``reliquary accounts``: who may order, and on what balance."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
+from uuid import uuid4
 
 import typer
 
+from scripts.cli.failure import reported
 from scripts.cli.stored import Data, now_ms, print_table, shown_time, with_store
 
 if TYPE_CHECKING:
+    from gateway.ledger.balance import Balance
     from gateway.store.engine import Store
-    from gateway.store.tables import Account
+    from gateway.store.tables import Account, Transfer
 
 accounts = typer.Typer(help="Customers' accounts.", no_args_is_help=True)
 
 Name = Annotated[str, typer.Argument(help="1 to 80 letters, digits and _ . @ -")]
+LATEST = 20
 
 
 @accounts.command("create")
@@ -41,17 +45,74 @@ def close(name: Name, data: Data = None) -> None:
 
 @accounts.command("list")
 def list_(data: Data = None) -> None:
-    """List all accounts."""
+    """List all accounts with their balances in USD."""
     from gateway.accounts import list_accounts
+    from gateway.ledger.balance import balances
+    from gateway.ledger.money import usd_of
 
-    async def work(store: "Store") -> "Sequence[Account]":
-        return await list_accounts(store)
+    async def work(store: "Store") -> "tuple[Sequence[Account], dict[str, Balance]]":
+        found = await list_accounts(store)
+        return found, await balances(store, [row.id for row in found])
 
+    found, known = with_store(data, work)
     rows = [
-        (row.id, row.state, shown_time(row.created_at_ms), row.name)
-        for row in with_store(data, work)
+        (
+            row.id,
+            row.state,
+            shown_time(row.created_at_ms),
+            usd_of(known[row.id].available),
+            usd_of(known[row.id].reserved),
+            row.name,
+        )
+        for row in found
     ]
-    print_table(("ID", "STATE", "CREATED", "NAME"), rows)
+    print_table(("ID", "STATE", "CREATED", "AVAILABLE", "RESERVED", "NAME"), rows)
+
+
+@accounts.command("credit")
+def credit(
+    name: Name,
+    usd: Annotated[str, typer.Argument(help="The amount in USD, such as 25 or 12.50")],
+    payment: Annotated[
+        str | None,
+        typer.Option("--id", help="The payment's own id; the same one again changes nothing."),
+    ] = None,
+    data: Data = None,
+) -> None:
+    """Top an account up and print the payment's id."""
+    from gateway.accounts import credit_account
+    from gateway.ledger.money import nano_of
+
+    cause = str(uuid4()) if payment is None else payment
+    with reported(ValueError):
+        amount = nano_of(usd)
+
+    async def work(store: "Store") -> "Transfer":
+        return await credit_account(store, name, amount, cause, now_ms())
+
+    with_store(data, work)
+    typer.echo(cause)
+
+
+@accounts.command("show")
+def show(name: Name, data: Data = None) -> None:
+    """Show an account's money and its latest transfers."""
+    from gateway.accounts import find_account
+    from gateway.ledger.balance import balances, latest_transfers
+    from gateway.ledger.money import usd_of
+
+    async def work(store: "Store") -> "tuple[Account, Balance, Sequence[Transfer]]":
+        account = await find_account(store, name)
+        known = await balances(store, [account.id])
+        return account, known[account.id], await latest_transfers(store, account.id, LATEST)
+
+    account, balance, latest = with_store(data, work)
+    typer.echo(f"{account.name} ({account.id}) is {account.state}")
+    for label in ("available", "reserved", "charged", "credited"):
+        typer.echo(f"{label:<10} {usd_of(getattr(balance, label))} USD")
+    if latest:
+        rows = [(shown_time(one.created_at_ms), usd_of(one.amount_nano), one.id) for one in latest]
+        print_table(("TIME", "USD", "TRANSFER"), rows)
 
 
 def _set_state(name: str, state: str, data: Data) -> None:

@@ -12,6 +12,7 @@ from scripts.cli import (
     gateway,
     hub,
     keys,
+    ledger,
     miner,
     network,
     validator,
@@ -39,6 +40,7 @@ app.command("tiny-model", context_settings=REST)(hub.tiny_model)
 app.command("calibrate", context_settings=REST)(calibrate.calibrate)
 app.add_typer(keys.keys, name="keys")
 app.add_typer(accounts.accounts, name="accounts")
+app.add_typer(ledger.ledger, name="ledger")
 app.add_typer(network.chain, name="chain")
 app.add_typer(bench.bench, name="bench")
 

@@ -39,6 +39,9 @@ def gateway(
     intake_workers: Annotated[
         int | None, typer.Option(help="Processes that read and tokenize files; 1.")
     ] = None,
+    prices: Annotated[
+        Path | None, typer.Option(help="The price file; that which comes with the gateway.")
+    ] = None,
     architecture: Annotated[
         list[str] | None,
         typer.Option(
@@ -65,6 +68,7 @@ def gateway(
         "heartbeat_seconds": heartbeat_seconds,
         "audit_backlog": audit_backlog,
         "intake_workers": intake_workers,
+        "prices": prices,
         "architectures": architecture,
     }
     _run(settings_from(GatewaySettings, options))

@@ -37,6 +37,8 @@ from scripts.up.supervisor import Supervisor
 SERVICE_SECONDS = 60.0
 NODES_SECONDS = 300.0
 OWN_NAME = "up"
+# Play money: the customer of a network on one machine is its operator.
+ACCOUNT, CREDIT_USD, PAYMENT = "default", "1000000", "reliquary-up"
 # A node logs this once the gateway knows it.
 ANNOUNCED = '"event": "announced"'
 LEASED = '"event": "lease taken"'
@@ -194,6 +196,7 @@ class Network:
         self.api_key = read_environment(self.layout.environment).get("RELIQUARY_API_KEY", "")
         if not self.api_key:
             self.api_key = self._create_key()
+        self._credit()
         self._await("hub", lambda: status_of(f"{hub_url}/api/models/{MODEL}") == 200)
         self._supervisor.start(gateway_plan(self.plan, self.layout, self._port, self.environment))
         self._await("gateway", lambda: status_of(f"{self.origin}/nodes/v1/gateway") == 200)
@@ -210,12 +213,20 @@ class Network:
             chain.register(self.hotkey(name), owner, validator_permit=name in validators)
 
     def _create_key(self) -> str:
-        command = [sys.executable, "-P", "-m", COMMAND_LINE, "keys", "create"]
+        return self._reliquary("keys", "create", "--account", ACCOUNT)
+
+    def _credit(self) -> None:
+        # The same payment at each start, so that it counts once.
+        self._reliquary("accounts", "credit", ACCOUNT, CREDIT_USD, "--id", PAYMENT)
+
+    def _reliquary(self, *words: str) -> str:
+        """Run a command on the gateway's data and return what it printed."""
+        command = [sys.executable, "-P", "-m", COMMAND_LINE, *words]
         done = subprocess.run(
             [*command, "--data", str(self.layout.gateway)], capture_output=True, text=True
         )
         if done.returncode:
-            raise NetworkError(f"no API key could be made: {done.stderr.strip()}")
+            raise NetworkError(f"`{' '.join(words[:2])}` failed: {done.stderr.strip()}")
         return done.stdout.strip()
 
     def _logged(self, name: str, event: str) -> bool:

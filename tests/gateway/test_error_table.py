@@ -1,4 +1,4 @@
-"""Every error that the contract names, each provoked over HTTP; what depends on money is not here.
+"""Every error that the contract names, each provoked over HTTP.
 
 The codes of single lines are in ``test_line_codes.py``.
 """
@@ -21,6 +21,7 @@ from gateway.accounts import find_account, set_account_state
 from gateway.api.errors import FINAL_CODES, error_type
 from gateway.api.openai_files import MAX_UPLOAD_BYTES
 from gateway.api_keys import list_keys
+from gateway.catalog.prices import SHIPPED
 from gateway.orders import quotes
 from gateway.store.tables import AccountState
 from scripts.hub.store import set_access
@@ -28,11 +29,8 @@ from scripts.hub.store import set_access
 SEEDS = Path(__file__).parents[3] / "shared" / "seeds"
 QUOTES_PER_DAY = 7
 NOBODY = "00000000-0000-7000-8000-000000000000"
-# Named by the contract for what does not exist yet: money, and uploads in parts.
-ELSEWHERE = {
-    "price_above_max", "insufficient_balance", "pricing_unavailable",
-    "file_not_ready", "max_tokens_conflict",
-}  # fmt: skip
+# Named by the contract for what does not exist yet: uploads in parts.
+ELSEWHERE = {"file_not_ready", "max_tokens_conflict"}
 # The OpenAPI's further codes.
 FURTHER = {
     "invalid_file", "invalid_idempotency_key", "grader_unknown", "not_available",
@@ -88,6 +86,13 @@ def deleted_meanwhile(place: RawCustomer) -> httpx.Response:
 
     place.patch.setattr("gateway.api.ordering.count_quote", deleting)
     return place.create(input_file_id=file_id)
+
+
+def poor(place: RawCustomer) -> httpx.Response:
+    """Order on an account that nobody topped up."""
+    key = place.gateway.new_key(f"{place.account}-too", usd=None)
+    place.auth = {"Authorization": f"Bearer {key}"}
+    return place.create()
 
 
 def in_use(place: RawCustomer) -> httpx.Response:
@@ -228,6 +233,9 @@ REFUSALS: list[tuple[str, int, str, str | None, Act]] = [
         of_model("llama", architectures=["LlamaForCausalLM"])),
     ("size", 422, "model_too_large", None, of_model("huge", num_hidden_layers=1_000_000)),
     ("deadline", 422, "exceeds_generation_deadline", None, beyond_the_window),
+    ("ceiling", 402, "price_above_max", "metadata.max_price_usd",
+        creating(metadata={"max_price_usd": "0.01"})),
+    ("balance", 402, "insufficient_balance", None, poor),
     ("conflict", 409, "idempotency_conflict", "Idempotency-Key", conflict),
     ("twice", 409, "batch_not_cancellable", None, cancelled_twice),
     ("deleted", 409, "order_refused", "input_file_id", deleted_meanwhile),
@@ -299,6 +307,22 @@ def test_batches_are_switched_off(tmp_path: Path) -> None:
             assert_refused(answer, 404, "not_available", None)
 
 
+def test_a_size_without_a_price(
+    hub: tuple[Path, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prices = tmp_path / "prices.toml"
+    prices.write_text(re.sub(r"max_parameters = .*", "max_parameters = 1", _first_size()))
+    with live_gateway(tmp_path / "priceless", prices=prices) as gateway:
+        place = RawCustomer(gateway, hub[0], tmp_path, "large", monkeypatch)
+        assert_refused(place.create(), 409, "pricing_unavailable", None)
+
+
+def _first_size() -> str:
+    """Return the price file that comes with the gateway, with its first size alone."""
+    head, first, *_ = SHIPPED.read_text().split("[[sizes]]")
+    return f"{head}[[sizes]]{first}"
+
+
 def test_no_node_has_announced_itself(
     hub: tuple[Path, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -308,7 +332,9 @@ def test_no_node_has_announced_itself(
 
 
 def test_every_code_of_the_contract_is_here() -> None:
-    provoked = {row[2] for row in REFUSALS} | {"not_available", "architecture_list_unavailable"}
+    provoked = {row[2] for row in REFUSALS} | {
+        "not_available", "architecture_list_unavailable", "pricing_unavailable",
+    }  # fmt: skip
     assert provoked >= FURTHER
     documents = sorted(SEEDS.glob("000_*.txt"))
     if not documents:

@@ -65,8 +65,14 @@ def command(*arguments: str) -> list[str]:
 @contextmanager
 def started(data: Path) -> Iterator[Killable]:
     """Start a gateway on ``data``, which may have had one before."""
-    made = subprocess.run(
-        command("keys", "create", "--data", str(data)), check=True, capture_output=True, text=True
+    key, _ = (
+        subprocess.run(
+            command(*words, "--data", str(data)), check=True, capture_output=True, text=True
+        ).stdout.strip()
+        for words in (
+            ("keys", "create"),
+            ("accounts", "credit", "default", "1000000", "--id", "once"),
+        )
     )
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -87,10 +93,14 @@ def started(data: Path) -> Iterator[Killable]:
             assert process.poll() is None and time.monotonic() < deadline
             time.sleep(0.1)
         chain = LocalChain(data / "chain.sqlite", time.time)
-        yield Killable(process, origin, chain, made.stdout.strip())
+        yield Killable(process, origin, chain, key)
     finally:
         process.kill()
         process.wait()
+    books = subprocess.run(
+        command("ledger", "check", "--data", str(data)), capture_output=True, text=True
+    )
+    assert books.returncode == 0, books.stdout
 
 
 @pytest.fixture(scope="module")

@@ -73,11 +73,41 @@ def test_an_account_is_closed_and_opened(shell: Shell):
     assert shell("accounts", "close", "acme") == "acme is closed\n"
     assert shell.code_of(key) == "orders_unavailable"
     head, row = shell("accounts", "list").splitlines()
-    assert head.split() == ["ID", "STATE", "CREATED", "NAME"]
+    assert head.split() == ["ID", "STATE", "CREATED", "AVAILABLE", "RESERVED", "NAME"]
     assert row.split()[:2] == [account, "closed"]
-    assert row.split()[3] == "acme"
+    assert row.split()[3:] == ["0.00", "0.00", "acme"]
     assert shell("accounts", "open", "acme") == "acme is open\n"
     assert shell.code_of(key) == "ok"
+
+
+def test_an_account_is_credited_once_for_each_payment(shell: Shell):
+    shell("accounts", "create", "acme")
+    shell("accounts", "create", "other")
+    assert shell("accounts", "credit", "acme", "12.5", "--id", "invoice-7") == "invoice-7\n"
+    assert shell("accounts", "credit", "acme", "12.50", "--id", "invoice-7") == "invoice-7\n"
+    own = {shell("accounts", "credit", "acme", "0.000000001") for _ in range(2)}
+    assert len(own) == 2
+    said = shell("accounts", "credit", "other", "12.50", "--id", "invoice-7", status=1)
+    assert "top_up:invoice-7" in said
+    assert "top_up:invoice-7" in shell(
+        "accounts", "credit", "acme", "12.51", "--id", "invoice-7", status=1
+    )
+    first, *figures = shell("accounts", "show", "acme").splitlines()
+    assert first.startswith("acme (") and first.endswith(") is open")
+    assert figures[:4] == [
+        "available  12.500000002 USD",
+        "reserved   0.00 USD",
+        "charged    0.00 USD",
+        "credited   12.500000002 USD",
+    ]
+    assert {row.split()[2] for row in figures[5:]} == {
+        "top_up:invoice-7", *(f"top_up:{one.strip()}" for one in own),
+    }  # fmt: skip
+    assert "12.500000002" in shell("accounts", "list")
+    assert shell("ledger", "check") == (
+        "OK: 1 accounts, 3 transfers, 0 orders; credited 12.500000002 USD, charged 0.00 USD, "
+        "reserved 0.00 USD\n"
+    )
 
 
 def test_a_key_is_listed_without_its_secret_and_revoked(shell: Shell):
@@ -109,6 +139,11 @@ def test_a_key_expires(shell: Shell):
     [
         (("accounts", "close", "nobody"), 1, "there is no account named 'nobody'"),
         (("accounts", "open", "nobody"), 1, "there is no account named 'nobody'"),
+        (("accounts", "credit", "nobody", "1"), 1, "there is no account named 'nobody'"),
+        (("accounts", "show", "nobody"), 1, "there is no account named 'nobody'"),
+        (("accounts", "credit", "somebody", "1,50"), 1, "'1,50' is no amount in USD"),
+        (("accounts", "credit", "somebody", "0"), 1, "a top-up is more than 0 USD"),
+        (("accounts", "credit", "somebody", "1", "--id", "a b"), 1, "a payment's id is 1 to 80"),
         (("keys", "list", "--account", "nobody"), 1, "there is no account named 'nobody'"),
         (("keys", "revoke", "rlq_00000000"), 1, "no key has this id or prefix"),
         (("keys", "create", "--scope", "all"), 1, "scopes of orders:write; found all"),

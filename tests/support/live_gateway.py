@@ -12,13 +12,15 @@ from typing import Any, TypeVar
 
 import openai
 import structlog
+from books import check_money
 from ended_batch import check_all_ended
 from sqlmodel import col, select
 
-from gateway.accounts import create_account
+from gateway.accounts import create_account, credit_account
 from gateway.api.state import State
 from gateway.api_keys import ORDERS_WRITE, create_key
 from gateway.app import create_app
+from gateway.ledger.money import nano_of
 from gateway.serve import Server, listen, make_server
 from gateway.settings import GatewaySettings
 from gateway.store.tables import Account, AccountState, Order
@@ -26,6 +28,8 @@ from protocol.architectures import SUPPORTED_ARCHITECTURES
 from protocol.chain.local import LocalChain
 
 T = TypeVar("T")
+
+ENOUGH_USD = "1000000"
 
 # A test that fails shows what the gateway warned of, not every request.
 structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
@@ -58,15 +62,26 @@ class LiveGateway:
         return asyncio.run_coroutine_threadsafe(work, self.loop).result(60)
 
     def new_key(
-        self, account: str, scopes: tuple[str, ...] = (ORDERS_WRITE,), **options: Any
+        self,
+        account: str,
+        scopes: tuple[str, ...] = (ORDERS_WRITE,),
+        usd: str | None = ENOUGH_USD,
+        **options: Any,
     ) -> str:
-        """Make a key for an account, which is made too where it is new."""
+        """Make a key for an account, which is made and topped up too where it is new."""
 
         async def make() -> str:
-            row = await create_account(self.state.store, account, self.state.now_ms())
-            return await create_key(self.state.store, row, scopes, self.state.now_ms(), **options)
+            store, now_ms = self.state.store, self.state.now_ms()
+            row = await create_account(store, account, now_ms)
+            if usd is not None:
+                await credit_account(store, account, nano_of(usd), row.id, now_ms)
+            return await create_key(store, row, scopes, now_ms, **options)
 
         return self.run(make())
+
+    def check_money(self) -> None:
+        """Check the books and every charge."""
+        self.run(check_money(self.state.store))
 
     def register(self, hotkey: str, *, validator_permit: bool = False) -> None:
         """Register a hotkey of an owner of its own on the chain, known to the gateway at once."""
@@ -144,6 +159,7 @@ def live_gateway(
         gateway.key = gateway.new_key("default")
         yield gateway
         gateway.check_all_ended()
+        gateway.check_money()
     finally:
         if started:
             started[0][1].stop()

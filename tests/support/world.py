@@ -10,12 +10,15 @@ from uuid import uuid4
 
 import numpy as np
 from bittensor_core import Keypair
+from books import check_money
 from sqlmodel import select
-from stored_batches import input_of
+from stored_batches import check_stored, input_of
 
+from gateway.accounts import credit_account
 from gateway.catalog.prices import load_prices
 from gateway.graders.pool import GraderPool
 from gateway.intake.outcome import FIRST_SAMPLES, LINES, OFFSETS, PROMPTS, REFUSED, Intake
+from gateway.ledger.money import nano_of
 from gateway.orders import dispatch
 from gateway.orders.placing import Placement, place
 from gateway.orders.policy import Policy
@@ -108,13 +111,18 @@ class World:
         self.graders = GraderPool(1)
         self.account_id = "account"
         self.inputs: dict[str, bytes] = {}
+        # Money is checked at the end, unless a test moves orders by hand.
+        self.settles = True
 
-    async def open_account(self, account_id: str = "account") -> str:
+    async def open_account(self, account_id: str = "account", usd: str | None = "1000000") -> str:
+        """Open an account, whose name is its id, and top it up."""
         async with self.store.write() as session:
             session.add(Account(id=account_id, name=account_id, created_at_ms=self.now))
             await session.flush()
             if account_id == self.account_id:
                 session.add(self.input_file())
+        if usd is not None:
+            await credit_account(self.store, account_id, nano_of(usd), account_id, self.now)
         return account_id
 
     def input_file(self) -> File:
@@ -373,6 +381,12 @@ class World:
     async def order(self, order: Order) -> Order:
         """Read an order again."""
         return await get_order(self.store, order.account_id, order.id)
+
+    async def check(self) -> None:
+        """Check all that ended, and the books."""
+        await check_stored(self.store, self.inputs)
+        if self.settles:
+            await check_money(self.store)
 
     async def rows(self, table: type[Row], *conditions: Any) -> list[Row]:
         async with self.store.read() as session:

@@ -10,6 +10,7 @@ from gateway.store.tables.files import (
     UploadPart,
 )
 from gateway.store.tables.leases import Lease, LeaseKind, LeaseState
+from gateway.store.tables.ledger import LedgerAccount, LedgerKind, Transfer, TransferKind
 from gateway.store.tables.nodes import Node, NodeRole
 from gateway.store.tables.orders import OPEN_STATUSES, Dialect, Ending, Order, OrderStatus
 from gateway.store.tables.quotes import DatasetQuote, OutputFormat, Quote
@@ -33,6 +34,8 @@ __all__ = [
     "Lease",
     "LeaseKind",
     "LeaseState",
+    "LedgerAccount",
+    "LedgerKind",
     "Node",
     "NodeRole",
     "Order",
@@ -44,6 +47,8 @@ __all__ = [
     "ReviewState",
     "Table",
     "Trail",
+    "Transfer",
+    "TransferKind",
     "Unit",
     "UnitState",
     "UploadPart",

@@ -51,7 +51,8 @@ class Order(Table, table=True):
     Lines are counted from 0 over the usable ones. Sample ``line * n + choice`` of the order is its
     *ordinal*. ``cursor_line`` is the next line that no unit holds yet. ``seed_drawn`` tells that
     the file set no seed. ``quoted_at_ms`` is the clock that chat templates saw. ``expires_at_ms``
-    is the end of the window, ``expired_at_ms`` the time at which the order ended so.
+    is the end of the window, ``expired_at_ms`` the time at which the order ended so. ``price_json``
+    is the price that was quoted (``gateway/catalog/price.py``), whatever becomes of the price file.
     A native order has its ``output_format``, and the ``max_new_tokens`` of lines that set none; its
     id is that of the kept quote that it was placed on. ``export_holder`` is the fencing token of
     the exporter at work, valid until ``export_until_ms``.
@@ -84,6 +85,7 @@ class Order(Table, table=True):
     metadata_json: str | None = text(None)
     idempotency_key: str | None = word(None)
     body_sha256: str = word()
+    price_json: str | None = text(None)
 
     model: str = word()
     revision: str = word()

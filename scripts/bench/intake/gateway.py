@@ -61,11 +61,14 @@ class Gateway:
 def running_gateway(folder: Path, hub_url: str) -> Iterator[Gateway]:
     """Run a gateway with one intake worker, whose models come from ``hub_url``."""
     data, port = folder / "gateway", free_port(0)
-    made = subprocess.run(
-        [sys.executable, "-m", COMMAND_LINE, "keys", "create", "--data", str(data)],
-        check=True,
-        capture_output=True,
-        text=True,
+    key, _ = (
+        subprocess.run(
+            [sys.executable, "-m", COMMAND_LINE, *words, "--data", str(data)],
+            check=True,
+            capture_output=True,
+            text=True,
+        ).stdout.strip()
+        for words in (("keys", "create"), ("accounts", "credit", "default", "1000000"))
     )
     arguments = ("gateway", "--data", str(data), "--host", HOST, "--port", str(port))
     # Given here, so that no node need announce it.
@@ -81,7 +84,7 @@ def running_gateway(folder: Path, hub_url: str) -> Iterator[Gateway]:
     try:
         ready = f"{url}/nodes/v1/gateway"
         wait_until(lambda: status_of(ready) == 200, died, "the gateway", START_SECONDS)
-        yield Gateway(url, made.stdout.strip(), process.pid)
+        yield Gateway(url, key, process.pid)
     finally:
         process.ask_to_stop()
         process.end()

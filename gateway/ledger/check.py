@@ -1,0 +1,206 @@
+"""The check of the books: everything is computed again from transfers and verdicts.
+
+Nothing that is stored as a sum is believed: neither an account's totals, nor an order's counters.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from sqlmodel import col, func, select
+from sqlmodel.ext.asyncio.session import AsyncSession
+
+from gateway.ledger.charges import charge_of, price_of
+from gateway.ledger.money import usd_of
+from gateway.ledger.transfers import customer_id
+from gateway.store.engine import Store
+from gateway.store.tables import (
+    OPEN_STATUSES,
+    LedgerAccount,
+    LedgerKind,
+    Order,
+    Transfer,
+    TransferKind,
+    Verdict,
+)
+
+SUMS = ("debits_pending", "debits_posted", "credits_pending", "credits_posted")
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a check found.
+
+    Attributes:
+        accounts, transfers, orders: how many there are.
+        credited, charged, reserved: of all customers together, in nano-USD.
+        faults: what is off, a sentence each that names the row; none where the books are right.
+    """
+
+    accounts: int
+    transfers: int
+    orders: int
+    credited: int
+    charged: int
+    reserved: int
+    faults: list[str]
+
+
+@dataclass
+class Books:
+    """All rows that the check is about, as they were at one moment."""
+
+    accounts: Sequence[LedgerAccount]
+    transfers: Sequence[Transfer]
+    orders: Sequence[Order]
+    tokens: Mapping[str, int]
+    sums: dict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
+
+
+async def check(store: Store) -> Report:
+    """Compute all sums and charges again and compare them with what is stored."""
+    async with store.read() as session:
+        await _hold_still(session)
+        books = Books(
+            (await session.exec(select(LedgerAccount).order_by(col(LedgerAccount.id)))).all(),
+            (await session.exec(select(Transfer).order_by(col(Transfer.id)))).all(),
+            (await session.exec(select(Order).order_by(col(Order.id)))).all(),
+            await _tokens(session),
+        )
+    return examine(books)
+
+
+def examine(books: Books) -> Report:
+    """Return what is off in the books. Pure."""
+    holds = {one.id: one for one in books.transfers if one.kind == TransferKind.HOLD}
+    ends = [one for one in books.transfers if one.hold_id is not None]
+    ended = {one.hold_id: one for one in ends}
+    _add_up(books, ended)
+    faults = [
+        *_wrong_ends(holds, ends),
+        *_wrong_sums(books),
+        *_wrong_orders(books, holds, ended),
+    ]
+    cash, revenue = books.sums[LedgerKind.CASH], books.sums[LedgerKind.REVENUE]
+    return Report(
+        accounts=sum(one.kind == LedgerKind.CUSTOMER for one in books.accounts),
+        transfers=len(books.transfers),
+        orders=len(books.orders),
+        credited=cash["debits_posted"],
+        charged=revenue["credits_posted"],
+        reserved=revenue["credits_pending"],
+        faults=faults,
+    )
+
+
+async def _hold_still(session: AsyncSession) -> None:
+    """See the database as it is at one moment, though the gateway goes on."""
+    if session.get_bind().dialect.name == "postgresql":
+        await session.connection(execution_options={"isolation_level": "REPEATABLE READ"})
+
+
+async def _tokens(session: AsyncSession) -> dict[str, int]:
+    """Return the tokens that standing verdicts verified, by order."""
+    statement = (
+        select(Verdict.order_id, func.sum(Verdict.tokens))
+        .where(col(Verdict.withdrawn_at_ms).is_(None))
+        .group_by(col(Verdict.order_id))
+    )
+    return {order_id: int(tokens) for order_id, tokens in (await session.exec(statement)).all()}
+
+
+def _add_up(books: Books, ended: Mapping[str | None, Transfer]) -> None:
+    for transfer in books.transfers:
+        debit, credit = books.sums[transfer.debit_id], books.sums[transfer.credit_id]
+        if transfer.kind != TransferKind.HOLD:
+            debit["debits_posted"] += transfer.amount_nano
+            credit["credits_posted"] += transfer.amount_nano
+        elif transfer.id not in ended:
+            debit["debits_pending"] += transfer.amount_nano
+            credit["credits_pending"] += transfer.amount_nano
+
+
+def _wrong_ends(holds: Mapping[str, Transfer], ends: Sequence[Transfer]) -> Iterator[str]:
+    times = Counter(end.hold_id for end in ends)
+    for end in ends:
+        held = holds.get(end.hold_id or "")
+        if held is None:
+            yield f"transfer {end.id} ends {end.hold_id}, which is no hold"
+        elif (end.debit_id, end.credit_id) != (held.debit_id, held.credit_id):
+            yield f"transfer {end.id} moves between other accounts than its hold {held.id}"
+        elif end.amount_nano > held.amount_nano:
+            yield f"transfer {end.id} charges more than its hold {held.id} set aside"
+        if times[end.hold_id] > 1:
+            yield f"hold {end.hold_id} ended {times[end.hold_id]} times, once as {end.id}"
+
+
+def _wrong_sums(books: Books) -> Iterator[str]:
+    for kind in ("pending", "posted"):
+        debits = sum(getattr(one, f"debits_{kind}") for one in books.accounts)
+        credits = sum(getattr(one, f"credits_{kind}") for one in books.accounts)
+        if debits != credits:
+            yield f"all debits {kind} come to {debits} nano-USD, all credits {kind} to {credits}"
+    for account in books.accounts:
+        sums = books.sums[account.id]
+        for name in SUMS:
+            if getattr(account, name) != sums[name]:
+                yield (
+                    f"account {account.id}: {name} is {getattr(account, name)} nano-USD, its "
+                    f"transfers come to {sums[name]}"
+                )
+        spent = sums["debits_posted"] + sums["debits_pending"]
+        if account.kind == LedgerKind.CUSTOMER and spent > sums["credits_posted"]:
+            yield f"account {account.id} is overdrawn"
+    for missing in books.sums.keys() - {account.id for account in books.accounts}:
+        yield f"account {missing} has transfers and no row"
+
+
+def _wrong_orders(
+    books: Books, holds: Mapping[str, Transfer], ended: Mapping[str | None, Transfer]
+) -> Iterator[str]:
+    unclaimed = {hold.order_id for hold in holds.values()}
+    for order in books.orders:
+        unclaimed.discard(order.id)
+        tokens = books.tokens.get(order.id, 0)
+        if order.tokens_verified != tokens:
+            yield (
+                f"order {order.id}: tokens_verified is {order.tokens_verified}, its verdicts come "
+                f"to {tokens}"
+            )
+        hold = holds.get(f"{TransferKind.HOLD}:{order.id}")
+        yield from _wrong_order(order, tokens, hold, None if hold is None else ended.get(hold.id))
+    for order_id in sorted(str(one) for one in unclaimed):
+        yield f"hold of order {order_id}: there is no such order"
+
+
+def _wrong_order(
+    order: Order, tokens: int, hold: Transfer | None, end: Transfer | None
+) -> Iterator[str]:
+    try:
+        price = price_of(order)
+    except ValueError:
+        yield f"order {order.id}: its price_json cannot be read"
+        return
+    if price is None or hold is None:
+        if (price is None) != (hold is None):
+            yield f"order {order.id} has a {'price' if price else 'hold'} alone"
+        return
+    if hold.amount_nano != price.reserved:
+        yield (
+            f"order {order.id}: {usd_of(hold.amount_nano)} USD were held, the price that it was "
+            f"quoted is {usd_of(price.reserved)} USD"
+        )
+    if hold.debit_id != customer_id(order.account_id):
+        yield f"order {order.id}: {hold.debit_id} pays, and is not its account"
+    if order.status in OPEN_STATUSES:
+        if end is not None:
+            yield f"order {order.id} is {order.status}, and its hold has ended as {end.id}"
+        return
+    due = charge_of(order, tokens)
+    if end is None:
+        yield f"order {order.id} is {order.status}, and {usd_of(hold.amount_nano)} USD are held"
+    elif end.amount_nano != due:
+        yield (
+            f"order {order.id}: {usd_of(end.amount_nano)} USD were charged by {end.id}; its "
+            f"verdicts come to {usd_of(due)} USD"
+        )
