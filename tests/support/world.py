@@ -147,8 +147,12 @@ class World:
         seed: int | None = 7,
         refused: int = 0,
         endpoint: str = "/v1/chat/completions",
+        references: Sequence[str] = (),
     ) -> Quote:
-        """Return a quote whose usable lines have these prompt ids, behind ``refused`` bad ones."""
+        """Return a quote whose usable lines have these prompt ids, behind ``refused`` bad ones.
+
+        ``references`` are those of an evaluation's lines.
+        """
         folder = self.folder / f"intake-{uuid4()}"
         folder.mkdir()
         offsets = np.cumsum([0, *(len(prompt) for prompt in prompts)]).astype("<u8")
@@ -159,6 +163,7 @@ class World:
             first = n * seen[tuple(prompt)]
             seen[tuple(prompt)] += 1
             row = {"line": 1 + refused + index, "custom_id": f"q{index}"}
+            row |= {"reference": references[index]} if references else {}
             lines.append(json.dumps({**row, "first_sample_index": first}) + "\n")
         firsts = [json.loads(line)["first_sample_index"] for line in lines]
         (folder / FIRST_SAMPLES).write_bytes(np.array(firsts, "<u4").tobytes())
@@ -200,13 +205,14 @@ class World:
         account_id: str | None = None,
         hours: int = 24,
         input_file_id: str = INPUT_FILE,
+        metadata: dict[str, str] | None = None,
         **options: Any,
     ) -> Order:
         placement = Placement(
             input_file_id=input_file_id,
             dialect=Dialect.OPENAI,
             completion_window_hours=hours,
-            metadata={"a": "b"},
+            metadata=metadata or {"a": "b"},
             idempotency_key=key,
             body_sha256=body,
             drawn_seed=4_242,
