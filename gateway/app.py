@@ -14,6 +14,7 @@ from fastapi import APIRouter, Depends, FastAPI
 
 from gateway.api import (
     balance,
+    epochs,
     errors,
     native,
     native_deliveries,
@@ -99,6 +100,7 @@ def create_app(
     )
     errors.install(app)
     app.include_router(nodes.router)
+    app.include_router(epochs.router)
     customers = APIRouter(dependencies=[Depends(_batches_enabled)])
     customers.include_router(openai_files.router, prefix=OPENAI_MOUNT)
     customers.include_router(openai_batches.router, prefix=OPENAI_MOUNT)

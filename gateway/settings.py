@@ -1,5 +1,6 @@
 """The gateway's settings: read once at the start of the process and passed down."""
 
+from decimal import Decimal
 from pathlib import Path
 from typing import Annotated, Self
 
@@ -35,6 +36,9 @@ class GatewaySettings(BaseSettings):
         node_gpus: GPUs of one node, which a model must fit.
         gpu_gb: memory of one of them, in 10**9 bytes.
         prices: the price file; that of ``gateway/catalog`` where it is not set.
+        epoch_seconds: length of an epoch, of which each has its public record.
+        emission_usd: what the chain's emission of an epoch to miners is worth, in USD; where it is
+            not set nothing is burnt (``docs/incentives.md``).
         batches_enabled: False answers every customers' route with 404 ``not_available``.
     """
 
@@ -61,6 +65,8 @@ class GatewaySettings(BaseSettings):
     node_gpus: Annotated[int, Field(ge=1, le=1_024)] = 8
     gpu_gb: Annotated[float, Field(gt=0, le=100_000)] = 80.0
     prices: Path | None = None
+    epoch_seconds: Annotated[int, Field(ge=1, le=604_800)] = 4_320
+    emission_usd: Annotated[Decimal, Field(ge=0, le=1_000_000)] | None = None
     batches_enabled: bool = True
 
     @model_validator(mode="after")
@@ -96,6 +102,8 @@ class GatewaySettings(BaseSettings):
             cancel_grace_ms=round(self.cancel_grace_seconds * SECOND),
             open_orders=self.open_orders,
             quotes_per_day=self.quotes_per_day,
+            epoch_ms=self.epoch_seconds * SECOND,
+            emission_nano=None if self.emission_usd is None else int(self.emission_usd * 10**9),
         )
 
     @property

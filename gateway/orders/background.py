@@ -9,6 +9,7 @@ from bittensor_core import Keypair
 from sqlmodel import col, select
 
 from gateway import uploads
+from gateway.epochs.writing import write_due
 from gateway.graders.pool import GraderPool
 from gateway.orders import convicting, export, kept_quotes, leases, life, reviewing
 from gateway.orders.policy import Policy
@@ -34,7 +35,7 @@ async def run(
     Leases that lapsed while no gateway ran get one lease length to be renewed.
 
     Args:
-        chain: its blocks draw who gets a second opinion.
+        chain: its blocks draw who gets a second opinion; its head goes into public records.
         model_folder: returns the folder of a model's files at a commit, downloading them; blocking.
         keypair: the gateway's hotkey, which leases were signed with.
         graders: grade evaluations.
@@ -51,6 +52,7 @@ async def run(
         await _isolated("reviews", reviewing.attend(store, chain, policy, int(clock() * 1000)))
         await _isolated("quotes", kept_quotes.sweep(store, int(clock() * 1000)))
         await _isolated("uploads", uploads.sweep(store, int(clock() * 1000)))
+        await _isolated("epochs", write_due(store, chain, keypair, policy, int(clock() * 1000)))
 
     async def deliver() -> None:
         work = export_orders(store, policy, model_folder, keypair, graders, scratch, clock)

@@ -38,6 +38,8 @@ class Policy:
         export_lease_ms: after how long a dead exporter's order is taken over.
         export_tries: how often an export may fail before its order does.
         shard_rows, shard_bytes: a file of a native delivery ends once it has as many.
+        epoch_ms: length of an epoch, of which each has its public record.
+        emission_nano: what the emission of an epoch is worth in nano-USD, None where nobody says.
         tick_ms: how often the background work looks round without being woken.
     """
 
@@ -66,6 +68,8 @@ class Policy:
     export_tries: int = 5
     shard_rows: int = 50_000
     shard_bytes: int = 2**27
+    epoch_ms: int = 72 * MINUTE
+    emission_nano: int | None = None
     tick_ms: int = SECOND
 
 

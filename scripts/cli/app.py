@@ -6,6 +6,7 @@ import typer
 
 from scripts.cli import (
     accounts,
+    batch,
     bench,
     calibrate,
     fetch,
@@ -15,6 +16,7 @@ from scripts.cli import (
     ledger,
     miner,
     network,
+    scores,
     validator,
     verify,
 )
@@ -35,9 +37,11 @@ app.command("miner")(miner.miner)
 app.command("validator")(validator.validator)
 app.command("fetch")(fetch.fetch)
 app.command("verify")(verify.verify)
+app.command("scores")(scores.scores)
 app.command("hub")(hub.hub)
 app.command("tiny-model", context_settings=REST)(hub.tiny_model)
 app.command("calibrate", context_settings=REST)(calibrate.calibrate)
+app.add_typer(batch.batch, name="batch")
 app.add_typer(keys.keys, name="keys")
 app.add_typer(accounts.accounts, name="accounts")
 app.add_typer(ledger.ledger, name="ledger")

@@ -2,6 +2,7 @@
 
 from gateway.store.tables.accounts import Account, AccountState, ApiKey
 from gateway.store.tables.base import Table, new_id
+from gateway.store.tables.epochs import Epoch
 from gateway.store.tables.files import (
     DeliveredFile,
     File,
@@ -28,6 +29,7 @@ __all__ = [
     "DeliveredFile",
     "Dialect",
     "Ending",
+    "Epoch",
     "File",
     "FileKind",
     "FilePurpose",

@@ -1,0 +1,1 @@
+"""The public record: what was verified of whom in each epoch, signed and chained."""
