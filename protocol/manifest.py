@@ -28,13 +28,21 @@ from protocol.messages import (
 from protocol.sampling import Sampling, Seed
 
 FileName = Literal["output.jsonl", "errors.jsonl", "receipts.jsonl"]
+ShardName = Annotated[
+    str,
+    Field(
+        pattern=r"^(?:(?:output|errors|receipts|grades)-[0-9]{5}\.jsonl|part-[0-9]{5}\.parquet"
+        r"|report\.json)$"
+    ),
+]
 
 MANIFEST = "manifest.json"
 OUTPUT: FileName = "output.jsonl"
 ERRORS: FileName = "errors.jsonl"
 RECEIPTS: FileName = "receipts.jsonl"
 FILES: tuple[FileName, ...] = (OUTPUT, ERRORS, RECEIPTS)
-MAX_MANIFEST_BYTES = 64 * 1024
+REPORT = "report.json"
+MAX_MANIFEST_BYTES = 1024 * 1024
 
 # Up to the year 4147, which every calendar can show.
 UnixSeconds = Annotated[int, Field(ge=0, lt=2**36, strict=True)]
@@ -66,15 +74,14 @@ class Counts(Message):
     completion_tokens: Count
 
 
-class ManifestStatement(Message):
-    """What the gateway signs.
+class OrderStatement(Message):
+    """What the gateway signs of every order.
 
     ``input`` is the file that was ordered. Times are Unix seconds; ``template_time`` is the clock
     that chat templates saw. ``sampling`` has its numbers as text, as a lease statement has them.
     ``seed_drawn`` tells that the input sets no seed.
     """
 
-    type: Literal["reliquary-manifest/1"] = "reliquary-manifest/1"
     order_id: Identifier
     status: Literal["completed", "expired", "cancelled"]
     created_at: UnixSeconds
@@ -91,7 +98,6 @@ class ManifestStatement(Message):
     n: Annotated[int, Field(ge=1, le=64, strict=True)]
     input: FileRecord
     counts: Counts
-    files: Annotated[dict[FileName, FileRecord], Field(min_length=3)]
 
     @model_validator(mode="after")
     def _sampling_is_canonical(self) -> Self:
@@ -104,10 +110,33 @@ class ManifestStatement(Message):
         return self
 
 
+class ManifestStatement(OrderStatement):
+    """The statement over the delivery of an OpenAI batch, which has three files besides."""
+
+    type: Literal["reliquary-manifest/1"] = "reliquary-manifest/1"
+    files: Annotated[dict[FileName, FileRecord], Field(min_length=3)]
+
+
+class NativeStatement(OrderStatement):
+    """The statement over the delivery of a native order, whose files are bounded.
+
+    ``max_new_tokens`` is the ``max_tokens`` of lines that set none; null where those took their
+    default.
+    """
+
+    type: Literal["reliquary-manifest/2"] = "reliquary-manifest/2"
+    output_format: Literal["parquet", "openai_jsonl"]
+    max_new_tokens: Annotated[int, Field(ge=1, strict=True)] | None
+    files: Annotated[dict[ShardName, FileRecord], Field(min_length=1, max_length=10_000)]
+
+
+Statement = ManifestStatement | NativeStatement
+
+
 class Manifest(Message):
     """``manifest.json``: a statement with the hotkey and the signature of the gateway."""
 
-    statement: ManifestStatement
+    statement: Annotated[Statement, Field(discriminator="type")]
     gateway: Hotkey
     signature: Signature
 
@@ -120,7 +149,7 @@ class Manifest(Message):
         return canonical_json(self.model_dump()) + b"\n"
 
 
-def signed_manifest(keypair: Keypair, statement: ManifestStatement) -> Manifest:
+def signed_manifest(keypair: Keypair, statement: Statement) -> Manifest:
     """Return the gateway's manifest over ``statement``."""
     signature = sign_statement(keypair, statement.model_dump())
     return Manifest(statement=statement, gateway=keypair.ss58_address, signature=signature)

@@ -4,6 +4,8 @@ import asyncio
 import tempfile
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 
 import structlog
@@ -16,8 +18,10 @@ from gateway.orders import transitions
 from gateway.orders.content import object_key
 from gateway.orders.delivery import Delivery, Written, write_delivery
 from gateway.orders.manifest import manifest_statement
+from gateway.orders.native_delivery import Tools, deliver_natively
 from gateway.orders.policy import SECOND, Policy
 from gateway.orders.rows import lock_order
+from gateway.orders.shards import Bounds
 from gateway.store.engine import Store
 from gateway.store.objects import ObjectExists, Objects
 from gateway.store.tables import (
@@ -46,6 +50,19 @@ class ExportLost(Exception):
 
 class ExportDiffers(Exception):
     """An object of an earlier try of this export has another size."""
+
+
+@dataclass(frozen=True)
+class _Made:
+    """What an export made: the files of the delivery, and output and errors as a batch has them.
+
+    ``receipts_key`` is of the receipts, or of the manifest where those are many files.
+    """
+
+    files: list[DeliveredFile]
+    output: File | None
+    errors: File | None
+    receipts_key: str
 
 
 async def waiting(store: Store, now_ms: int) -> list[str]:
@@ -85,11 +102,14 @@ async def export(
     async with _kept(store, order_id, holder, policy, clock):
         with tempfile.TemporaryDirectory(prefix="export-", dir=scratch) as folder:
             decoder = await asyncio.to_thread(_tokenizer, model_folder, order)
-            hotkey = keypair.ss58_address
-            delivery = await write_delivery(store, order, decoder, hotkey, graders, Path(folder))
-            manifest = await _manifest(store, order, delivery, keypair)
-            await _upload(store.objects, order.id, delivery, manifest)
-    await _deliver(store, order, holder, delivery, _ms(clock))
+            bounds = Bounds(policy.shard_rows, policy.shard_bytes)
+            tools = Tools(decoder, keypair, graders, Path(folder), bounds)
+            if order.output_format is None:
+                made = await _made_for_batch(store, order, tools, _ms(clock))
+            else:
+                files = await deliver_natively(store, order, tools)
+                made = _Made(files, None, None, files[-1].object_key)
+    await _deliver(store, order, holder, made, _ms(clock))
     return True
 
 
@@ -203,29 +223,63 @@ async def _put(objects: Objects, key: str, content: bytes | Path, size: int) -> 
             raise ExportDiffers(key) from error
 
 
-async def _deliver(
-    store: Store, order: Order, holder: str, delivery: Delivery, now_ms: int
-) -> None:
+async def _made_for_batch(store: Store, order: Order, tools: Tools, now_ms: int) -> _Made:
+    """Write and store the delivery of a batch of the OpenAI dialects."""
+    hotkey = tools.keypair.ss58_address
+    delivery = await write_delivery(
+        store, order, tools.decoder, hotkey, tools.graders, tools.folder
+    )
+    manifest = await _manifest(store, order, delivery, tools.keypair)
+    await _upload(store.objects, order.id, delivery, manifest)
     output = _file(order, "out", "output", delivery.output, now_ms)
     errors = _file(order, "err", "errors", delivery.errors, now_ms)
     has_output = delivery.output.bytes > 0 or order.ending == Ending.COMPLETED
-    has_errors = delivery.errors.bytes > 0
+    files = [
+        _delivered(order, FileKind.OUTPUT, delivery.output),
+        _delivered(order, FileKind.ERRORS, delivery.errors),
+        _delivered(order, FileKind.RECEIPTS, delivery.receipts),
+        *(
+            _delivered(order, FileKind.REPORT, written)
+            for written in filter(None, (delivery.grades, delivery.evaluation))
+        ),
+        await _stored_manifest(store.objects, order),
+    ]
+    return _Made(
+        files,
+        output if has_output else None,
+        errors if delivery.errors.bytes > 0 else None,
+        object_key(order.id, delivery.receipts.path.name),
+    )
+
+
+async def _stored_manifest(objects: Objects, order: Order) -> DeliveredFile:
+    """Return the manifest as it is stored: an exporter that died may have signed it."""
+    key = object_key(order.id, MANIFEST)
+    content = await objects.get(key)
+    return DeliveredFile(
+        order_id=order.id,
+        name=MANIFEST,
+        kind=FileKind.MANIFEST,
+        bytes=len(content),
+        sha256=sha256(content).hexdigest(),
+        object_key=key,
+    )
+
+
+async def _deliver(store: Store, order: Order, holder: str, made: _Made, now_ms: int) -> None:
     async with store.write() as session:
         locked = await lock_order(session, order.id)
         if locked is None or locked.export_holder != holder:
             raise ExportLost(order.id)
-        session.add_all(
-            [file for file, kept in ((output, has_output), (errors, has_errors)) if kept]
-        )
-        for written in filter(None, (delivery.grades, delivery.evaluation)):
-            session.add(_delivered(order, FileKind.REPORT, written))
+        session.add_all([file for file in (made.output, made.errors) if file is not None])
+        session.add_all(made.files)
         await transitions.deliver(
             session,
             order,
             now_ms,
-            output_file_id=output.id if has_output else None,
-            error_file_id=errors.id if has_errors else None,
-            receipts_key=object_key(order.id, delivery.receipts.path.name),
+            output_file_id=made.output and made.output.id,
+            error_file_id=made.errors and made.errors.id,
+            receipts_key=made.receipts_key,
         )
 
 

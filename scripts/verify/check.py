@@ -1,28 +1,22 @@
 """The check of a whole delivery: its files are read side by side, a line of the input at a time."""
 
-import json
 import tempfile
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 from tokenizers import Tokenizer
 
 from gateway.intake.outcome import Intake
-from gateway.orders.delivery_lines import (
-    Heading,
-    Line,
-    Sample,
-    missing_line,
-    output_line,
-    refused_line,
-)
-from protocol.manifest import FILES, MANIFEST, Counts, ManifestStatement
+from gateway.orders.delivery_lines import Decoder, Heading, Line, missing_line, refused_line
+from gateway.orders.report import AuditTally
+from protocol.manifest import MANIFEST, Counts, NativeStatement, Statement
 from protocol.receipts import SampleReceipt
+from scripts.verify.answers import expect_line
+from scripts.verify.delivery_files import DeliveryFiles
 from scripts.verify.discrepancy import Discrepancy, difference
-from scripts.verify.files import DeliveryFile
 from scripts.verify.manifest import check_model, read_manifest
+from scripts.verify.native_report import check_report
 from scripts.verify.prompts import (
     ExpectedLine,
     digest_of,
@@ -33,9 +27,6 @@ from scripts.verify.prompts import (
 )
 from scripts.verify.receipts import Expected, ReceiptReader
 from scripts.verify.report import Report
-
-# A line that is longer than the expected one by more is not read to its end.
-SLACK = 64 * 1024
 
 Progress = Callable[[int, int], None]
 """Called with the input lines that are checked and those in all."""
@@ -86,7 +77,7 @@ def check_files(
     tokenizer_folder: Path,
     progress: Progress | None = None,
 ) -> Report:
-    """Check output, errors and receipts of a delivery against its manifest and the rendered file.
+    """Check all files of a delivery against its manifest and the rendered file.
 
     Args:
         delivery: the folder.
@@ -100,81 +91,78 @@ def check_files(
         Uncheckable: a file cannot be read.
     """
     statement = expected.statement
+    decoder = Tokenizer.from_file(str(tokenizer_folder / "tokenizer.json"))
     report = Report(statement, expected.gateway)
-    with ExitStack() as stack:
-        output, errors, receipts = (
-            stack.enter_context(DeliveryFile(delivery, name)) for name in FILES
-        )
-        check = _Check(statement, tokenizer_folder, output, errors)
+    with DeliveryFiles(delivery, statement) as files:
+        check = _Check(statement, decoder, files)
         for entry in refused_entries(intake):
             check.refused(entry)
             report.refused[entry["error"]["code"]] += 1
-        reader = ReceiptReader(receipts, expected)
+        reader = ReceiptReader(files.receipts, expected)
         for line in expected_lines(intake):
             samples = reader.of_line(line)
             check.usable(line, samples)
             report.add(line, samples)
             if progress is not None:
                 progress(line.index + 1, intake.usable_lines)
-        for file in (receipts, output, errors):
-            file.finish(statement.files[file.name])
+        files.finish()
     _check_counts(report)
+    if isinstance(statement, NativeStatement):
+        report.money = check_report(delivery, statement, check.audit, check.evaluation())
     return report
 
 
 class _Check:
-    """Holds the lines of output and errors to what they must be, byte for byte."""
+    """Holds the lines of a delivery to what they must be, byte for byte."""
 
-    def __init__(
-        self,
-        statement: ManifestStatement,
-        tokenizer_folder: Path,
-        output: DeliveryFile,
-        errors: DeliveryFile,
-    ) -> None:
-        self._heading = Heading(
-            order_id=statement.order_id,
-            endpoint=statement.endpoint,
-            created_at=statement.created_at,
-            model=statement.model,
-            n=statement.n,
-            end_ids=frozenset(statement.end_ids),
-        )
-        self._decoder = Tokenizer.from_file(str(tokenizer_folder / "tokenizer.json"))
-        self._output = output
-        self._errors = errors
+    def __init__(self, statement: Statement, decoder: Decoder, files: DeliveryFiles) -> None:
+        self._heading = heading_of(statement)
+        self._decoder = decoder
+        self._files = files
+        self._grades = None
+        if files.grades is not None and statement.grader is not None:
+            # It needs more than a delivery without grades does.
+            from scripts.verify.grades import GradesReader
+
+            self._grades = GradesReader(files.grades, statement.grader, statement.n)
+        self.audit = AuditTally()
 
     def refused(self, entry: Mapping[str, Any]) -> None:
         """Check the error line of the next refused line."""
-        _expect(self._errors, refused_line(self._heading, entry), entry["custom_id"])
+        expect_line(self._files.errors, refused_line(self._heading, entry), entry["custom_id"])
 
     def usable(self, line: ExpectedLine, samples: Mapping[int, SampleReceipt]) -> None:
         """Check what was delivered of a usable line, and the error line where it is short."""
-        delivered: Line[Sample] = Line(line.index, line.custom_id, len(line.prompt_ids), samples)
+        delivered = Line(
+            line.index,
+            line.custom_id,
+            len(line.prompt_ids),
+            samples,
+            line.reference,
+            {} if self._grades is None else self._grades.of_line(line, samples),
+        )
         if samples:
-            _expect(
-                self._output, output_line(self._heading, delivered, self._decoder), line.custom_id
-            )
+            self._files.answers.expect(self._heading, delivered, self._decoder)
+            self.audit.add(delivered)
         if len(samples) < self._heading.n:
-            _expect(self._errors, missing_line(self._heading, delivered), line.custom_id)
+            due = missing_line(self._heading, delivered)
+            expect_line(self._files.errors, due, line.custom_id)
+
+    def evaluation(self) -> dict[str, Any] | None:
+        """Return what the grades of all lines come to; None where there are none."""
+        return None if self._grades is None else self._grades.tally.evaluation()
 
 
-def _expect(file: DeliveryFile, expected: bytes, custom_id: str) -> None:
-    """Check that the next line of ``file`` is ``expected``; name the member where it is not."""
-    found = file.read_line(len(expected) + SLACK)
-    if found == expected:
-        return
-    if not found:
-        raise file.fault("the line is missing", custom_id=custom_id)
-    try:
-        value = json.loads(found)
-    except (ValueError, RecursionError):
-        raise file.fault("is no JSON of the expected length", custom_id=custom_id) from None
-    field, how = difference(json.loads(expected), value) or (
-        None,
-        "is not in its canonical form",
+def heading_of(statement: Statement) -> Heading:
+    """Return what all lines of a delivery share."""
+    return Heading(
+        order_id=statement.order_id,
+        endpoint=statement.endpoint,
+        created_at=statement.created_at,
+        model=statement.model,
+        n=statement.n,
+        end_ids=frozenset(statement.end_ids),
     )
-    raise file.fault(how, custom_id=custom_id, field=field or None)
 
 
 def _check_counts(report: Report) -> None:

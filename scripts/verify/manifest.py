@@ -1,12 +1,15 @@
 """The manifest of a delivery: read strictly, its signature checked."""
 
+import re
 from pathlib import Path
 
 from pydantic import ValidationError
 
-from protocol.manifest import MANIFEST, MAX_MANIFEST_BYTES, Manifest, ManifestStatement
+from protocol.manifest import MANIFEST, MAX_MANIFEST_BYTES, Manifest, Statement
 from scripts.verify.discrepancy import Discrepancy, difference, validation_fault
 from scripts.verify.files import read_whole
+
+_TYPE = re.compile(r'\."reliquary-manifest/[0-9]+"')
 
 
 def read_manifest(folder: Path, gateway: str | None) -> Manifest:
@@ -25,6 +28,8 @@ def read_manifest(folder: Path, gateway: str | None) -> Manifest:
         manifest = Manifest.model_validate_json(content)
     except ValidationError as error:
         message, field = validation_fault(error)
+        # Which of the types it was read as is no member.
+        field = field and _TYPE.sub("", field)
         raise Discrepancy(MANIFEST, message, field=field) from None
     if gateway is not None and manifest.gateway != gateway:
         message = f"is {manifest.gateway}, expected was {gateway}"
@@ -37,7 +42,7 @@ def read_manifest(folder: Path, gateway: str | None) -> Manifest:
     return manifest
 
 
-def check_model(statement: ManifestStatement, ordered: str | None) -> None:
+def check_model(statement: Statement, ordered: str | None) -> None:
     """Check that the model is the one that was ordered, before any file of it is fetched.
 
     Args:

@@ -17,7 +17,8 @@ from gateway.intake.pool import IntakePool
 from protocol.manifest import (
     MANIFEST,
     FileRecord,
-    ManifestStatement,
+    NativeStatement,
+    Statement,
     sampling_terms,
 )
 from protocol.repository import RepositoryError, download, read_facts
@@ -35,9 +36,10 @@ class ExpectedLine:
     custom_id: str
     prompt_ids: list[int]
     first_sample_index: int
+    reference: str | None = None
 
 
-def model_folder(statement: ManifestStatement, own: Path | None) -> Path:
+def model_folder(statement: Statement, own: Path | None) -> Path:
     """Return the folder of the pinned model's text files, whose terms are those of the order.
 
     Args:
@@ -73,9 +75,7 @@ def digest_of(path: Path) -> FileRecord:
         raise Uncheckable(f"cannot read {path}: {error.strerror}") from error
 
 
-def rendered(
-    statement: ManifestStatement, path: Path, tokenizer_folder: Path, work: Path
-) -> Intake:
+def rendered(statement: Statement, path: Path, tokenizer_folder: Path, work: Path) -> Intake:
     """Read the customer's file by the rules of the order and check what its lines share.
 
     The reading runs in a process of its own, bounded in time and memory: templates are programs.
@@ -91,6 +91,9 @@ def rendered(
         Uncheckable: the reading takes too long or too much.
     """
     facts = read_facts(tokenizer_folder, statement.model, statement.revision)
+    max_new_tokens = None
+    if isinstance(statement, NativeStatement):
+        max_new_tokens = statement.max_new_tokens
     job = IntakeJob(
         input_path=path,
         folder=work,
@@ -101,6 +104,7 @@ def rendered(
         context_length=facts.context_length,
         tokenizer_folder=tokenizer_folder,
         template_time=statement.template_time,
+        max_new_tokens=max_new_tokens,
     )
     try:
         intake = asyncio.run(_intake(job))
@@ -113,7 +117,7 @@ def rendered(
     return intake
 
 
-def check_terms(statement: ManifestStatement, intake: Intake) -> None:
+def check_terms(statement: Statement, intake: Intake) -> None:
     """Check the terms of the order against what the lines of the file set.
 
     Raises:
@@ -158,7 +162,14 @@ def expected_lines(intake: Intake) -> Iterator[ExpectedLine]:
             end = int.from_bytes(offsets.read(8), "little")
             ids = np.frombuffer(prompts.read(4 * (end - start)), dtype="<u4").tolist()
             start = end
-            yield ExpectedLine(index, row["line"], row["custom_id"], ids, row["first_sample_index"])
+            yield ExpectedLine(
+                index,
+                row["line"],
+                row["custom_id"],
+                ids,
+                row["first_sample_index"],
+                row.get("reference"),
+            )
 
 
 def refused_entries(intake: Intake) -> Iterator[dict[str, Any]]:

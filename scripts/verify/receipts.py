@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pydantic import ValidationError
 
 from protocol.draw.key import draw_key, prompt_digest
-from protocol.manifest import ManifestStatement
+from protocol.manifest import Statement
 from protocol.receipts import SampleReceipt, fault
 from scripts.verify.discrepancy import Discrepancy, difference, validation_fault
 from scripts.verify.files import DeliveryFile
@@ -24,7 +24,7 @@ class Expected:
     ``validators`` are the hotkeys that may have judged; None allows any.
     """
 
-    statement: ManifestStatement
+    statement: Statement
     gateway: str
     validators: frozenset[str] | None
 
@@ -63,7 +63,7 @@ class ReceiptReader:
         content = self._file.read_line(MAX_RECEIPT_BYTES)
         if not content:
             # Before output and errors are held to receipts that may be cut off.
-            self._file.check_size(self._expected.statement.files[self._file.name])
+            self._file.check_sizes()
             return None
         try:
             receipt = SampleReceipt.model_validate_json(content)

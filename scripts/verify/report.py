@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from protocol.manifest import ManifestStatement
+from protocol.manifest import Statement
 from protocol.receipts import SampleReceipt
 from scripts.verify.discrepancy import shown
 from scripts.verify.prompts import ExpectedLine
@@ -20,10 +20,11 @@ class Report:
     ``refused`` counts refused lines by code; ``short`` are the first ``SHOWN_LINES`` of the lines
     that lack samples, as custom_id and number delivered; ``same_input`` tells that the customer's
     file is byte for byte the one that was ordered. ``rejudged`` counts samples whose verdict was
-    drawn from its marks again.
+    drawn from its marks again. ``money`` is that of a native delivery's report, which follows from
+    its price and the verified tokens.
     """
 
-    statement: ManifestStatement
+    statement: Statement
     gateway: str
     same_input: bool = False
     refused: Counter[str] = field(default_factory=Counter)
@@ -37,6 +38,7 @@ class Report:
     completion_tokens: int = 0
     mismatches: int = 0
     rejudged: int = 0
+    money: Mapping[str, str] | None = None
 
     def add(self, line: ExpectedLine, samples: Mapping[int, SampleReceipt]) -> None:
         """Count one usable line and its delivered samples."""
@@ -101,6 +103,11 @@ def _facts(report: Report) -> Iterator[str]:
         f"  tokens      {counts.prompt_tokens:,} of prompts, {report.completion_tokens:,} of "
         f"completions, {report.mismatches:,} of them not the validator's own draw"
     )
+    if report.money is not None:
+        reserved, charged, refunded = (
+            report.money[f"{name}_usd"] for name in ("reserved", "charged", "refunded")
+        )
+        yield f"  money       {charged} USD of {reserved} USD reserved; {refunded} USD given back"
     yield f"  gateway     {report.gateway}"
     yield from _people("miners", report.miners)
     yield from _people("validators", report.validators)
@@ -149,6 +156,10 @@ def _proved(report: Report, assurance: Assurance) -> Iterator[str]:
         yield (
             f"All {assurance.audited:,} tokens were drawn again from your own copy of the model "
             "and pass the audit."
+        )
+    if report.money is not None:
+        yield (
+            "The money follows from the price that was quoted and the tokens that were verified."
         )
     if report.same_input:
         yield "Your file is byte for byte the one that was ordered."

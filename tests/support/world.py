@@ -17,7 +17,15 @@ from stored_batches import check_stored, input_of
 from gateway.accounts import credit_account
 from gateway.catalog.prices import load_prices
 from gateway.graders.pool import GraderPool
-from gateway.intake.outcome import FIRST_SAMPLES, LINES, OFFSETS, PROMPTS, REFUSED, Intake
+from gateway.intake.outcome import (
+    FIRST_SAMPLES,
+    LINES,
+    OFFSETS,
+    PREVIEWS,
+    PROMPTS,
+    REFUSED,
+    Intake,
+)
 from gateway.ledger.money import nano_of
 from gateway.orders import dispatch
 from gateway.orders.placing import Placement, place
@@ -174,6 +182,7 @@ class World:
             for index in range(refused)
         ]
         (folder / REFUSED).write_text("".join(bad))
+        (folder / PREVIEWS).write_text("")
         intake = Intake(
             endpoint=endpoint,
             total_lines=len(prompts) + refused,
