@@ -3,7 +3,7 @@
 import json
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,6 @@ from protocol.manifest import (
     MAX_MANIFEST_BYTES,
     OUTPUT,
     RECEIPTS,
-    FileName,
     FileRecord,
     Manifest,
 )
@@ -64,7 +63,7 @@ def fetch(
             a file is not what the manifest says.
         OSError: the folder cannot be written.
     """
-    root = _root(base_url)
+    root = gateway_root(base_url)
     if not BATCH_ID.fullmatch(batch_id):
         raise FetchError(f"{batch_id[:80]!r} is no batch id; write batch_ and the order's id")
     headers = {"Authorization": f"Bearer {api_key}"}
@@ -78,29 +77,45 @@ def fetch(
         content = _small(client, f"{order_url}/manifest", MAX_MANIFEST_BYTES)
         manifest = _manifest(content)
         out.mkdir(parents=True, exist_ok=True)
-        for name, url in _sources(root, order_url, order):
-            _file(client, url, out / name, manifest.statement.files[name], progress)
+        sources = _sources(root, order_url, order)
+        for name, record in manifest.statement.files.items():
+            if name not in sources:
+                raise FetchError(f"the gateway offers no {name}, which its manifest names")
+            _file(client, sources[name], out / name, record, progress)
     _write(out / MANIFEST, content)
     return manifest
 
 
-def _root(base_url: str) -> str:
-    """Return the gateway's origin, with the path in front of the API where there is one."""
+def gateway_root(base_url: str) -> str:
+    """Return the gateway's origin, with the path in front of the API where there is one.
+
+    Raises:
+        FetchError: this is no base URL.
+    """
     url = base_url.rstrip("/")
     if urlsplit(url).scheme not in ("http", "https"):
         raise FetchError(f"{base_url!r} is no base URL; write http(s)://host/api/openai/v1")
     return next((url.removesuffix(mount) for mount in MOUNTS if url.endswith(mount)), url)
 
 
-def _sources(
-    root: str, order_url: str, order: dict[str, Any]
-) -> Iterator[tuple[FileName, str | None]]:
-    """Yield the files of a delivery with their addresses; None for one that is empty."""
+def _sources(root: str, order_url: str, order: dict[str, Any]) -> dict[str, str | None]:
+    """Return the addresses of a delivery's files by their names; None for one that is empty."""
     files = f"{root}{MOUNTS[0]}/files"
     output, errors = order.get("output_file_id"), order.get("error_file_id")
-    yield OUTPUT, output and f"{files}/{output}/content"
-    yield ERRORS, errors and f"{files}/{errors}/content"
-    yield RECEIPTS, f"{order_url}/receipts"
+    of_batch: dict[str, str | None] = {
+        OUTPUT: output and f"{files}/{output}/content",
+        ERRORS: errors and f"{files}/{errors}/content",
+        RECEIPTS: f"{order_url}/receipts",
+    }
+    try:
+        listed = {
+            str(file["name"]): root + str(file["url"])
+            for delivery in order.get("deliveries") or ()
+            for file in delivery["files"]
+        }
+    except (KeyError, TypeError) as error:
+        raise FetchError("the gateway's list of the delivery's files cannot be read") from error
+    return of_batch | listed
 
 
 def _manifest(content: bytes) -> Manifest:

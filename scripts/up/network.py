@@ -81,6 +81,7 @@ class Network:
             "RELIQUARY_API_KEY": self.api_key,
             "RELIQUARY_MODEL": MODEL,
             "RELIQUARY_REVISION": self.revision,
+            "RELIQUARY_HUB": self.environment.get("HF_ENDPOINT") or "",
         }
 
     def start(self, nodes: Collection[str] | None = None) -> None:

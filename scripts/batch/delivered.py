@@ -1,0 +1,79 @@
+"""What an ended order has to say for itself: its error entries and what it was charged."""
+
+import json
+from collections.abc import Iterator
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+from scripts.batch.gateway import BatchError, Gateway
+from scripts.fetch import BATCH_ID
+
+ENDED = ("delivered", "expired", "cancelled", "failed")
+
+
+def order_id_of(batch_id: str) -> str:
+    """Return the order's id of a batch.
+
+    Raises:
+        BatchError: this is no batch's id.
+    """
+    if BATCH_ID.fullmatch(batch_id) is None:
+        raise BatchError(f"{batch_id[:80]!r} is no batch id; write batch_ and the order's id")
+    return batch_id.removeprefix("batch_")
+
+
+def errors_of(gateway: Gateway, batch_id: str) -> list[dict[str, Any]]:
+    """Return the error entries of an ended order.
+
+    Raises:
+        BatchError: it has not ended, or has no delivery.
+    """
+    order = gateway.get(f"/dataset-orders/{order_id_of(batch_id)}")
+    if order["state"] not in ENDED:
+        raise BatchError(f"the batch is {order['state']}; retry it once it has ended")
+    if not order["deliveries"] and not order["receipts"]:
+        raise BatchError("the batch ended without a delivery; order the whole file again")
+    urls = [
+        file["url"]
+        for delivery in order["deliveries"]
+        for file in delivery["files"]
+        if file["kind"] == "errors"
+    ]
+    if not urls and order["error_file_id"] is not None:
+        urls = [f"/api/openai/v1/files/{order['error_file_id']}/content"]
+    return [entry for url in urls for entry in _entries(gateway.content(url))]
+
+
+def errors_in(folder: Path) -> list[dict[str, Any]]:
+    """Return the error entries of a delivery's folder.
+
+    Raises:
+        BatchError: it is no delivery.
+        OSError: it cannot be read.
+    """
+    if not (folder / "manifest.json").is_file():
+        raise BatchError(f"{folder} holds no whole delivery; fetch it first")
+    return [
+        entry
+        for path in sorted(folder.glob("errors*.jsonl"))
+        for entry in _entries(path.read_bytes())
+    ]
+
+
+def charged(order: dict[str, Any]) -> Decimal | None:
+    """Return what an ended order was charged, in USD; None where it tells no price."""
+    if order.get("price_usd") is None:
+        return None
+    return Decimal(order["price_usd"]) - Decimal(order.get("refunded_usd") or 0)
+
+
+def _entries(content: bytes) -> Iterator[dict[str, Any]]:
+    for line in content.splitlines():
+        try:
+            entry = json.loads(line)
+        except ValueError as error:
+            raise BatchError("an error file cannot be read") from error
+        if not isinstance(entry, dict) or "custom_id" not in entry or "error" not in entry:
+            raise BatchError("an error file has a line that is no error entry")
+        yield entry
