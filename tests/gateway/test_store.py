@@ -48,21 +48,21 @@ async def test_every_check_of_the_metadata_is_in_the_database(store: Store):
     assert expected <= found
 
 
-async def test_opening_twice_changes_nothing(database: str, tmp_path):
+async def test_opening_twice_changes_nothing(empty_database: str, tmp_path):
     for _ in range(2):
-        store = await Store.open(database, open_objects(f"file://{tmp_path}/objects"))
+        store = await Store.open(empty_database, open_objects(f"file://{tmp_path}/objects"))
         async with store.write() as session:
             session.add(Account(name=f"a{_}", created_at_ms=NOW))
         await store.close()
-    store = await Store.open(database, open_objects(f"file://{tmp_path}/objects"))
+    store = await Store.open(empty_database, open_objects(f"file://{tmp_path}/objects"))
     async with store.read() as session:
         assert len((await session.exec(select(Account))).all()) == 2
     await store.close()
 
 
-async def test_two_openers_at_once_both_succeed(database: str, tmp_path):
+async def test_two_openers_at_once_both_succeed(empty_database: str, tmp_path):
     objects = open_objects(f"file://{tmp_path}/objects")
-    stores = await asyncio.gather(*(Store.open(database, objects) for _ in range(2)))
+    stores = await asyncio.gather(*(Store.open(empty_database, objects) for _ in range(2)))
     for store in stores:
         await store.close()
 

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import openai
 import structlog
 from books import check_money
+from databases import fresh_sqlite
 from ended_batch import check_all_ended
 from sqlmodel import col, select
 
@@ -127,6 +128,8 @@ def live_gateway(
     started: list[tuple[asyncio.AbstractEventLoop, Server, str, State, LocalChain]] = []
     ready = threading.Event()
     data.mkdir(parents=True, exist_ok=True)
+    if "database_url" not in settings and not (data / "gateway.sqlite").exists():
+        fresh_sqlite(data / "gateway.sqlite")
 
     async def serve() -> None:
         # Validators of earlier tests count as alive for minutes; nothing waits for their opinions.
