@@ -8,7 +8,9 @@ from pydantic import ConfigDict, Field
 
 from gateway.api.models import UUID, ContractObject, Endpoint, MaybeSeconds, Queue, Seconds
 from gateway.api.native_examples import FILE_ID, MODEL, ORDER_ID, REVISION, SHA256
+from gateway.api.native_pricing import Usd
 from gateway.figures import MinerFigures
+from gateway.ledger.charges import Bill
 from gateway.orders.evaluation import grader_of
 from gateway.store.tables import Order, OrderStatus
 
@@ -133,7 +135,9 @@ class DatasetOrder(ContractObject):
     ``state`` is the order's own, ``status`` that of its batch: ``queued`` validating, ``running``
     in_progress, ``exporting`` finalizing, ``cancelling`` cancelling, ``delivered`` completed,
     ``expired``, ``cancelled`` and ``failed`` the same. ``queue`` tells where a queued order stands
-    in line. ``receipts`` is true once there is a delivery with receipts.
+    in line. ``receipts`` is true once there is a delivery with receipts. ``price_usd`` was reserved
+    when it was placed; ``charged_usd`` is what it comes to so far, and what it came to once it has
+    ended; ``refunded_usd`` is what was given back, null while it is open.
     """
 
     model_config = ConfigDict(
@@ -151,6 +155,9 @@ class DatasetOrder(ContractObject):
                     "in_progress_at": 1_762_685_060,
                     "ended_at": 1_762_686_000,
                     "expires_at": 1_763_289_800,
+                    "price_usd": "1.921093211",
+                    "charged_usd": "1.921070939",
+                    "refunded_usd": "0.000022272",
                     "input_file_id": FILE_ID,
                     "endpoint": "/v1/chat/completions",
                     "output_format": "parquet",
@@ -235,6 +242,9 @@ class DatasetOrder(ContractObject):
     in_progress_at: MaybeSeconds
     ended_at: MaybeSeconds
     expires_at: Seconds
+    price_usd: Usd
+    charged_usd: Usd
+    refunded_usd: Usd | None
     input_file_id: str
     endpoint: Endpoint
     output_format: Literal["parquet", "openai_jsonl"]
@@ -270,6 +280,7 @@ class DatasetOrderList(ContractObject):
 def order_object(
     order: Order,
     miners: Sequence[MinerFigures],
+    bill: Bill,
     queue: Queue | None,
     deliveries: list[Delivery],
     evaluation: dict[str, Any] | None,
@@ -278,6 +289,7 @@ def order_object(
 
     Args:
         miners: the audit's figures.
+        bill: its money.
         queue: where it stands in line; shown only while it waits to start.
         deliveries: what was delivered, none or one.
         evaluation: what it came to; None where it is no evaluation.
@@ -295,6 +307,7 @@ def order_object(
             "in_progress_at": _seconds(order.in_progress_at_ms),
             "ended_at": _seconds(ended_at_ms(order)),
             "expires_at": order.expires_at_ms // 1000,
+            **bill.members(),
             "input_file_id": order.input_file_id,
             "endpoint": order.endpoint,
             "output_format": order.output_format or "openai_jsonl",

@@ -20,6 +20,7 @@ from gateway.api.requests import PageLimit, given_once
 from gateway.api.state import State, StateOf
 from gateway.errors import GatewayError
 from gateway.figures import miner_figures
+from gateway.ledger.charges import bills
 from gateway.orders import life, reading
 from gateway.orders.evaluation import GRADER, evaluation_of
 from gateway.orders.kept_quotes import find_quote, read_quote
@@ -153,10 +154,12 @@ async def _shown(state: State, order: Order) -> DatasetOrder:
 
 async def _all_shown(state: State, orders: Sequence[Order]) -> list[DatasetOrder]:
     queues = await queues_of(state, orders)
+    money = await bills(state.store, orders)
     return [
         order_object(
             order,
             await miner_figures(state.store, order.id),
+            money[order.id],
             queues.get(order.id),
             await deliveries_of(state.store, order),
             await evaluation_of(state.store.objects, order),

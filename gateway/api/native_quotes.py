@@ -16,6 +16,7 @@ from gateway.api.native_bodies import Body, documented_body, read_body
 from gateway.api.native_documented import QUOTES, documented
 from gateway.api.native_examples import FILE_ID, MODEL, ORDER_ID, REVISION
 from gateway.api.native_order_object import SamplingTerms
+from gateway.api.native_pricing import EXAMPLE, Estimate, Pricing, Usd, priced
 from gateway.api.sources import UploadedFile
 from gateway.api.state import State, StateOf
 from gateway.errors import GatewayError
@@ -133,6 +134,7 @@ class DatasetQuoteObject(ContractObject):
                     "created_at": 1_762_684_900,
                     "expires_at": 1_762_771_300,
                     "order_id": None,
+                    **EXAMPLE,
                     "model": MODEL,
                     "revision": REVISION,
                     "architecture": "Qwen3ForCausalLM",
@@ -188,6 +190,9 @@ class DatasetQuoteObject(ContractObject):
     created_at: Seconds
     expires_at: Seconds
     order_id: str | None
+    price_usd: Annotated[Usd, Field(description="What an order reserves: the worst case.")]
+    estimate: Estimate
+    pricing: Pricing
     model: str
     revision: str
     architecture: str
@@ -258,6 +263,7 @@ def quote_object(row: DatasetQuote, *, ordered: bool, now_ms: int) -> DatasetQuo
             "created_at": row.created_at_ms // 1000,
             "expires_at": row.expires_at_ms // 1000,
             "order_id": row.id if ordered else None,
+            **priced(made.price),
             "model": facts.model,
             "revision": facts.revision,
             "architecture": facts.architecture,

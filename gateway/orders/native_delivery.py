@@ -14,6 +14,7 @@ from typing import Any
 from bittensor_core import Keypair
 
 from gateway.graders.pool import GraderPool
+from gateway.ledger.charges import price_of
 from gateway.orders.content import object_key
 from gateway.orders.delivery import delivered_lines, heading_of, receipt_lines, refused_entries
 from gateway.orders.delivery_lines import Decoder, Line, missing_line, output_line, refused_line
@@ -139,7 +140,7 @@ class _Writer:
             model=order.model,
             revision=order.revision,
             counts=counts_of(order),
-            price=None,
+            price=price_of(order),
             audit=self._audit.figures(order.samples_void),
             evaluation=evaluation,
         )

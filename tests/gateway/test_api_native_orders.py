@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -85,6 +86,12 @@ def test_a_quote_tells_what_an_order_would_be(customer: NativeCustomer) -> None:
     assert [row["custom_id"] for row in preview] == ["q1", "q3"]
     assert "hello q1" in preview[0]["text"] and preview[0]["text"].startswith("<|im_start|>")
     assert sum(row["prompt_tokens"] for row in preview) == counts["prompt_tokens"]
+    parts = (quote["pricing"][name]["usd"] for name in ("gpu", "prompt", "completion", "margin"))
+    assert sum(map(Decimal, parts)) == Decimal(quote["price_usd"]) > 0
+    assert quote["pricing"]["prompt"]["tokens"] == counts["prompt_tokens"]
+    assert quote["pricing"]["completion"]["max_tokens"] == 64
+    assert quote["estimate"]["completion_tokens"] == 32
+    assert Decimal(quote["estimate"]["price_usd"]) < Decimal(quote["price_usd"])
     assert customer.get(f"/dataset-orders/quotes/{quote['id']}") == quote
     # Nothing is ordered by it.
     assert customer.get("/dataset-orders")["data"] == []
@@ -164,6 +171,9 @@ def test_a_quote_is_ordered_once(customer: NativeCustomer) -> None:
     order = placed.json()
     assert order["id"] == quote["id"]
     assert (order["state"], order["status"]) == ("queued", "validating")
+    assert (order["price_usd"], order["refunded_usd"]) == (quote["price_usd"], None)
+    balance = customer.get("/balance")
+    assert balance["reserved_usd"] == quote["price_usd"]
     assert (order["placed_through"], order["output_format"]) == ("native", "openai_jsonl")
     assert order["expires_at"] == order["created_at"] + 48 * HOUR_S
     assert (order["seed"], order["seed_drawn"], order["n"]) == (7, False, 2)
@@ -250,6 +260,8 @@ def test_orders_of_every_api_are_listed_and_cancelled(
         cancelled = customer.call("POST", f"/dataset-orders/{order_id}/cancel", content=b"{")
         assert cancelled.json()["state"] == cancelled.json()["status"] == "cancelled"
         assert cancelled.json()["ended_at"] is not None
+        assert cancelled.json()["charged_usd"] == "0.00"
+        assert cancelled.json()["refunded_usd"] == cancelled.json()["price_usd"] != "0.00"
         again = customer.call("POST", f"/dataset-orders/{order_id}/cancel")
         refused(again, 409, "batch_not_cancellable", None)
     for path in (f"/dataset-orders/{NOBODY}", "/dataset-orders/x", "/dataset-orders/quotes"):
