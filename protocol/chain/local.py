@@ -29,12 +29,13 @@ from protocol.chain.base import (
 from protocol.chain.endpoint import checked_endpoint
 from protocol.chain.local_file import LocalFile, drop_neuron, neurons_at, neurons_now, put_neuron
 from protocol.chain.local_weights import (
+    check_submission,
     prune_candidate,
-    registered,
     reveal_due,
     submit,
     weight_row,
 )
+from protocol.chain.rules import registered
 
 MAX_UIDS = 256
 
@@ -120,9 +121,9 @@ class LocalChain:
         self, keypair: Keypair, weights: Mapping[str, int], version_key: int
     ) -> Submission:
         """Set (or commit) the weights of one validator, as ``Chain.set_weights`` says."""
-        return await asyncio.to_thread(
-            self.set_weights_of, keypair.ss58_address, weights, version_key
-        )
+        hotkey = keypair.ss58_address
+        await asyncio.to_thread(self._check_submission, hotkey, weights, version_key)
+        return await asyncio.to_thread(self.set_weights_of, hotkey, weights, version_key)
 
     async def weight_row(self, hotkey: str) -> WeightRow:
         """Return the weights of one validator as they count now.
@@ -199,7 +200,12 @@ class LocalChain:
     def set_weights_of(
         self, hotkey: str, weights: Mapping[str, int], version_key: int
     ) -> Submission:
-        """Set (or commit) the weights of ``hotkey``, who has proved to be who it is."""
+        """Set (or commit) the weights of ``hotkey`` as the chain itself does, unchecked before.
+
+        Raises:
+            NotRegistered: ``hotkey`` or, where nothing is sealed, a target is not registered.
+            WeightsRefused: a rule forbids it that is checked at once.
+        """
         with self._file.transaction() as connection:
             rules = self._revealed(connection)
             return submit(connection, hotkey, weights, version_key, rules)
@@ -266,6 +272,11 @@ class LocalChain:
         with self._file.transaction() as connection:
             rules = self._revealed(connection)
             return weight_row(connection, hotkey, rules.block)
+
+    def _check_submission(self, hotkey: str, weights: Mapping[str, int], version_key: int) -> None:
+        with self._file.transaction() as connection:
+            rules = self._revealed(connection)
+            check_submission(connection, hotkey, weights, version_key, rules)
 
     def _publish(self, hotkey: str, url: str) -> None:
         with self._file.transaction() as connection:

@@ -14,6 +14,13 @@ from protocol.chain.base import (
     WeightsRefused,
 )
 from protocol.chain.local_file import neurons_now
+from protocol.chain.rules import (
+    check_rate,
+    check_row,
+    check_stake_and_version,
+    check_weights,
+    registered,
+)
 from protocol.chain.weights import counted
 
 
@@ -37,7 +44,7 @@ def submit(
     neuron = registered(neurons, hotkey)
     row = json.dumps(dict(sorted(weights.items())))
     if rules.commit_reveal:
-        _check_rate(connection, neuron, rules)
+        check_rate(_row(connection, neuron)[0], rules)
         connection.execute(
             "INSERT INTO weight_commit (hotkey, committed_at_block, reveal_block, version_key,"
             " weights) VALUES (?, ?, ?, ?, ?)",
@@ -49,14 +56,30 @@ def submit(
             (hotkey, rules.block),
         )
         return Submission(rules.block, rules.reveal_block)
-    _check_stake_and_version(version_key, rules, neuron)
-    _check_rate(connection, neuron, rules)
-    _check_row(neuron, weights, neurons, rules)
+    check_weights(neuron, weights, version_key, neurons, rules, _row(connection, neuron)[0])
     connection.execute(
         "INSERT OR REPLACE INTO weight_row VALUES (?, ?, ?, ?)",
         (hotkey, rules.block, rules.block, row),
     )
     return Submission(rules.block, None)
+
+
+def check_submission(
+    connection: sqlite3.Connection,
+    hotkey: str,
+    weights: Mapping[str, int],
+    version_key: int,
+    rules: Parameters,
+) -> None:
+    """Check every rule that weights would be judged by now, those of a reveal too.
+
+    Raises:
+        NotRegistered: ``hotkey`` or a target is not registered.
+        WeightsRefused: a rule is broken.
+    """
+    neurons = neurons_now(connection)
+    neuron = registered(neurons, hotkey)
+    check_weights(neuron, weights, version_key, neurons, rules, _row(connection, neuron)[0])
 
 
 def reveal_due(connection: sqlite3.Connection, rules: Parameters) -> None:
@@ -73,15 +96,17 @@ def reveal_due(connection: sqlite3.Connection, rules: Parameters) -> None:
     neurons = neurons_now(connection) if due else {}
     for number, hotkey, committed_at, version_key, row in due:
         connection.execute("DELETE FROM weight_commit WHERE id = ?", (number,))
+        # Whoever has left takes its own part along, not the others'.
+        weights = {key: weight for key, weight in json.loads(row).items() if key in neurons}
         try:
             neuron = registered(neurons, hotkey)
-            _check_stake_and_version(version_key, rules, neuron)
-            _check_row(neuron, json.loads(row), neurons, rules)
+            check_stake_and_version(neuron, version_key, rules)
+            check_row(neuron, weights, neurons, rules)
         except (NotRegistered, WeightsRefused):
             continue
         connection.execute(
             "UPDATE weight_row SET weights = ?, set_at_block = ? WHERE hotkey = ?",
-            (row, committed_at, hotkey),
+            (json.dumps(weights), committed_at, hotkey),
         )
 
 
@@ -125,18 +150,6 @@ def prune_candidate(connection: sqlite3.Connection, rules: Parameters) -> Neuron
     )
 
 
-def registered(neurons: Mapping[str, Neuron], hotkey: str) -> Neuron:
-    """Return the neuron of ``hotkey``.
-
-    Raises:
-        NotRegistered: it has none.
-    """
-    neuron = neurons.get(hotkey)
-    if neuron is None:
-        raise NotRegistered(f"hotkey {hotkey} is not registered")
-    return neuron
-
-
 def _row(
     connection: sqlite3.Connection, neuron: Neuron
 ) -> tuple[int, int | None, Mapping[str, int]]:
@@ -148,55 +161,3 @@ def _row(
     if found is None:
         return neuron.registered_at_block, None, {}
     return found[0], found[1], json.loads(found[2])
-
-
-def _check_stake_and_version(version_key: int, rules: Parameters, neuron: Neuron) -> None:
-    if neuron.stake_rao < rules.min_stake_rao:
-        raise WeightsRefused(
-            "stake",
-            f"hotkey {neuron.hotkey} holds {neuron.stake_rao} rao and needs "
-            f"{rules.min_stake_rao} to set weights; add stake",
-        )
-    if version_key < rules.weights_version_key:
-        raise WeightsRefused(
-            "version_key",
-            f"the subnet asks for version key {rules.weights_version_key}, these weights have "
-            f"{version_key}; update the validator",
-        )
-
-
-def _check_rate(connection: sqlite3.Connection, neuron: Neuron, rules: Parameters) -> None:
-    updated_at = _row(connection, neuron)[0]
-    # As on the real chain: a registration counts as an update, and block 0 as none.
-    wait = updated_at + rules.weights_rate_limit - rules.block
-    if updated_at and wait > 0:
-        raise WeightsRefused(
-            "rate_limit",
-            f"weights were set at block {updated_at}; wait {wait} of "
-            f"{rules.weights_rate_limit} blocks",
-        )
-
-
-def _check_row(
-    neuron: Neuron,
-    weights: Mapping[str, int],
-    neurons: Mapping[str, Neuron],
-    rules: Parameters,
-) -> None:
-    alone = set(weights) == {neuron.hotkey}
-    if not (neuron.validator_permit or alone or neuron.hotkey == rules.owner_hotkey):
-        raise WeightsRefused(
-            "permit", f"hotkey {neuron.hotkey} holds no validator's permit; it needs more stake"
-        )
-    for hotkey in weights:
-        registered(neurons, hotkey)
-    if not all(0 < weight <= U16_MAX for weight in weights.values()):
-        raise WeightsRefused("uids", f"a weight must be from 1 to {U16_MAX}")
-    needed = min(rules.min_weights, len(neurons))
-    if not weights or (len(weights) < needed and not alone):
-        raise WeightsRefused("count", f"the subnet asks for {needed} weights at least")
-    largest, total = max(weights.values()), sum(weights.values())
-    if largest * U16_MAX > rules.max_weight * total and not alone:
-        raise WeightsRefused(
-            "max_weight", f"a weight exceeds {rules.max_weight}/{U16_MAX} of the whole"
-        )
