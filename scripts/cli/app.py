@@ -9,6 +9,7 @@ from scripts.cli import (
     batch,
     bench,
     calibrate,
+    doctor,
     fetch,
     gateway,
     hub,
@@ -42,6 +43,7 @@ app.command("hub")(hub.hub)
 app.command("tiny-model", context_settings=REST)(hub.tiny_model)
 app.command("calibrate", context_settings=REST)(calibrate.calibrate)
 app.add_typer(batch.batch, name="batch")
+app.add_typer(doctor.doctor, name="doctor")
 app.add_typer(keys.keys, name="keys")
 app.add_typer(accounts.accounts, name="accounts")
 app.add_typer(ledger.ledger, name="ledger")

@@ -1,0 +1,1 @@
+"""What a role needs before it starts, checked one by one, each finding with its remedy."""
