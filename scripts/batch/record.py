@@ -9,12 +9,22 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from scripts.batch.gateway import BatchError
 
 NAME = ".run.json"
+ASKED = (
+    "origin",
+    "file_sha256",
+    "model",
+    "revision",
+    "output_format",
+    "grader",
+    "completion_window",
+)
 
 
 class RunRecord(BaseModel):
     """A run: what was asked for, and the ids of what was made for it.
 
-    ``quote_id`` is also the id of the order that is placed on the quote.
+    ``quote_id`` is also the id of the order that is placed on the quote; ``ordered`` tells that it
+    was, or that nobody heard whether it was.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -55,16 +65,19 @@ class RunRecord(BaseModel):
             os.fsync(file.fileno())
         part.replace(folder / NAME)
 
-    def check_same(self, asked: "RunRecord") -> None:
-        """Check that a command asks for the run of this record.
+    def continued(self, asked: "RunRecord") -> "RunRecord":
+        """Return the record that a command goes on with.
+
+        Before anything was ordered all may be asked for anew; the upload of the same file is kept.
 
         Raises:
-            BatchError: it asks for another; the message names the first difference.
+            BatchError: another run was ordered; the message names the first difference.
         """
-        for name in ("origin", "file_sha256", "model", "revision", "output_format", "grader"):
-            kept, wanted = getattr(self, name), getattr(asked, name)
-            if kept != wanted:
-                what = "file" if name == "file_sha256" else name.replace("_", " ")
-                raise BatchError(
-                    f"the folder holds a run with another {what}; choose another --out"
-                )
+        differing = [name for name in ASKED if getattr(self, name) != getattr(asked, name)]
+        if not differing:
+            return self
+        if self.ordered:
+            name = "file" if differing[0] == "file_sha256" else differing[0].replace("_", " ")
+            raise BatchError(f"the folder holds a run with another {name}; choose another --out")
+        same_upload = not {"origin", "file_sha256"} & set(differing)
+        return asked.model_copy(update={"file_id": self.file_id if same_upload else None})

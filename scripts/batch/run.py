@@ -63,10 +63,7 @@ def run(
         OSError: the file or the folder cannot be used.
     """
     record = RunRecord.read(out)
-    if record is None:
-        record = asked
-    else:
-        record.check_same(asked)
+    record = asked if record is None else record.continued(asked)
     with Gateway(access.base_url, access.api_key) as gateway:
         order = _order(gateway, path, out, record, screen)
         order = _wait(gateway, order, screen, sleep, clock)
@@ -86,24 +83,29 @@ def _order(
     gateway: Gateway, path: Path, out: Path, record: RunRecord, screen: Screen
 ) -> dict[str, Any]:
     """Return the order of a run, placed now or before."""
-    if record.ordered or record.quote_id is not None:
-        try:
-            return gateway.get(f"/dataset-orders/{record.quote_id}")
-        except BatchError as error:
-            if record.ordered or error.code not in STALE:
-                raise
+    if record.quote_id is not None:
+        order = _unless_stale(gateway, f"/dataset-orders/{record.quote_id}")
+        if order is not None:
+            return order
     quote = _quote(gateway, path, out, record, screen)
     if not screen.accept(quote):
         raise Declined("nothing was ordered")
-    order = gateway.call(
-        "POST",
-        "/dataset-orders",
-        body={"quote_id": quote["id"]},
-        headers={"Idempotency-Key": f"run-{sha256(quote['id'].encode()).hexdigest()[:40]}"},
-    )
+    # Kept before it is asked for, so that a killed run never orders twice.
     record.ordered = True
     record.write(out)
-    return order
+    try:
+        return gateway.call(
+            "POST",
+            "/dataset-orders",
+            body={"quote_id": quote["id"]},
+            headers={"Idempotency-Key": f"run-{sha256(quote['id'].encode()).hexdigest()[:40]}"},
+        )
+    except Unanswered:
+        raise
+    except BatchError:
+        record.ordered = False
+        record.write(out)
+        raise
 
 
 def _quote(

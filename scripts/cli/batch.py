@@ -66,11 +66,12 @@ def run(
     from scripts.batch.gateway import BatchError
     from scripts.batch.run import run as run_batch
     from scripts.batch.screen import TerminalScreen, console
+    from scripts.fetch import FetchError
 
     folder = out or file.with_name(f"{file.stem}-delivery")
     ceiling = None if max_price is None else _usd(max_price)
     output_format: Literal["parquet", "openai_jsonl"] = "parquet" if parquet else "openai_jsonl"
-    with reported(BatchError, OSError), _resumable(folder):
+    with reported(BatchError, FetchError, OSError), _resumable(folder):
         access = _access(base_url, api_key, env)
         asked = _asked(access, file, model, revision, output_format, grader, window, folder)
         screen = TerminalScreen(console(), lambda price: _accepts(price, ceiling, yes))

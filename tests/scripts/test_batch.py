@@ -1,0 +1,248 @@
+"""``reliquary batch`` as a process, against a live gateway with nodes that fake a model."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fake_nodes import FakeNodes, fake_nodes
+from live_gateway import LiveGateway, live_gateway
+from small_model import MODEL, small_model_hub
+from tokenizers import Tokenizer
+
+from protocol.messages import LoadedModel
+from scripts.cli import main
+
+CHAT = "/v1/chat/completions"
+SECONDS = 120
+
+
+def line(number: int, **members: Any) -> dict[str, Any]:
+    message = {"role": "user", "content": f"hello {number}"}
+    body = {"model": MODEL, "messages": [message], "max_tokens": 16, "n": 2}
+    return {"custom_id": f"q{number}", "method": "POST", "url": CHAT, "body": body, **members}
+
+
+def write(path: Path, *rows: dict[str, Any] | str) -> Path:
+    path.write_text(
+        "".join((row if isinstance(row, str) else json.dumps(row)) + "\n" for row in rows)
+    )
+    return path
+
+
+@dataclass
+class Customer:
+    """Who runs the command, in an environment that knows the gateway."""
+
+    gateway: LiveGateway
+    folder: Path
+    commit: str
+    environment: dict[str, str]
+
+    def start(self, *words: str | Path, **changes: str) -> "subprocess.Popen[str]":
+        command = [sys.executable, "-P", "-m", "scripts.cli", "batch", *map(str, words)]
+        return subprocess.Popen(
+            command,
+            cwd=self.folder,
+            env=self.environment | changes,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def run(self, *words: str | Path, status: int = 0, **changes: str) -> tuple[str, str]:
+        """Run a command to its end; return what it printed and what it said."""
+        with self.start(*words, **changes) as process:
+            printed, said = process.communicate(timeout=SECONDS)
+        assert process.returncode == status, printed + said
+        assert "Traceback" not in said
+        return printed, said
+
+    @contextmanager
+    def nodes(self) -> Iterator[FakeNodes]:
+        """Nodes that answer everything with ``hello world``."""
+        tokenizer = Tokenizer.from_file(str(self.folder / "files" / "tokenizer.json"))
+        answer = [*tokenizer.encode("hello world").ids, tokenizer.token_to_id("<|im_end|>")]
+        loaded = LoadedModel(model=MODEL, revision=self.commit)
+        with fake_nodes(self.gateway, self.folder, loaded, answer) as nodes:
+            yield nodes
+
+    def batches(self) -> list[str]:
+        with self.gateway.client() as client:
+            return [batch.id for batch in client.batches.list(limit=100)]
+
+
+@pytest.fixture(scope="module")
+def customer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Customer]:
+    folder = tmp_path_factory.mktemp("batch")
+    with (
+        small_model_hub(folder) as commit,
+        live_gateway(folder / "gateway", unit_samples=4) as gateway,
+    ):
+        environment = os.environ | {
+            "RELIQUARY_BASE_URL": gateway.base_url,
+            "RELIQUARY_API_KEY": gateway.key,
+            "HF_HUB_CACHE": str(folder / "cache"),
+            "PYTHONPATH": str(Path(__file__).parents[2]),
+        }
+        yield Customer(gateway, folder, commit, environment)
+
+
+def test_from_a_file_to_a_verified_evaluation(customer: Customer, tmp_path: Path) -> None:
+    file = write(
+        tmp_path / "in.jsonl",
+        line(0, reference="hello world"),
+        "no json",
+        line(1, reference="something else"),
+        line(2, reference=" hello world "),
+    )
+    with customer.nodes():
+        printed, said = customer.run("run", file, "--grader", "exact_match_v1", "--yes")
+    assert "3 usable, 1 refused" in said and "line 2: invalid_json" in said
+    assert "ALL HOLDS." in printed
+    assert f"is delivered: {tmp_path / 'in-delivery'}" in printed
+    assert "exact_match_v1: pass@1 0.666667 over 3 lines" in printed
+    rows = [
+        json.loads(row)
+        for path in sorted((tmp_path / "in-delivery").glob("output*.jsonl"))
+        for row in path.read_text().splitlines()
+    ]
+    assert [row["custom_id"] for row in rows] == ["q0", "q1", "q2"]
+    # What was refused would be refused again.
+    printed, _ = customer.run("retry", tmp_path / "in-delivery", "--input", file)
+    assert "refused: line 2 (no custom_id): invalid_json" in printed
+    assert "nothing to order again" in printed
+    assert not (tmp_path / "in-retry.jsonl").exists()
+
+
+def test_parquet(customer: Customer, tmp_path: Path) -> None:
+    file = write(tmp_path / "in.jsonl", line(0), line(1))
+    with customer.nodes():
+        printed, _ = customer.run("run", file, "--parquet", "--yes", "--out", tmp_path / "out")
+    assert "ALL HOLDS." in printed
+    assert list((tmp_path / "out").glob("part-*.parquet"))
+
+
+def test_stopped_by_ctrl_c_the_same_command_goes_on(customer: Customer, tmp_path: Path) -> None:
+    file, out = write(tmp_path / "in.jsonl", line(0), line(1)), tmp_path / "out"
+    before = customer.batches()
+    with customer.start("run", file, "--out", out, "--yes") as process:
+        assert process.stderr is not None
+        said = ""
+        while "queued" not in said:
+            said += process.stderr.readline()
+        process.send_signal(signal.SIGINT)
+        _, rest = process.communicate(timeout=SECONDS)
+    assert process.returncode == 130
+    assert "The same command goes on" in rest and "Traceback" not in rest
+    (ordered,) = set(customer.batches()) - set(before)
+    assert ordered in customer.run("list")[0]
+    with customer.nodes():
+        printed, said = customer.run("run", file, "--out", out)
+    assert f"{ordered} is delivered" in printed
+    # Nothing was quoted, asked or ordered again.
+    assert "usable" not in said
+    assert set(customer.batches()) - set(before) == {ordered}
+    printed, _ = customer.run("run", file, "--out", out)
+    assert "ALL HOLDS." in printed
+    assert json.loads(customer.run("show", ordered)[0])["state"] == "delivered"
+    other = write(tmp_path / "other.jsonl", line(5))
+    assert "another file" in customer.run("run", other, "--out", out, "--yes", status=1)[1]
+
+
+def test_nothing_is_ordered_unasked(customer: Customer, tmp_path: Path) -> None:
+    file = write(tmp_path / "in.jsonl", line(0))
+    before = customer.batches()
+    _, said = customer.run("run", file, "--out", tmp_path / "out", status=1)
+    assert "reliquary: nobody can be asked here; accept the price with --yes or --max-price" in said
+    assert customer.batches() == before
+    # The quote is kept for the next try.
+    record = json.loads((tmp_path / "out" / ".run.json").read_text())
+    assert record["quote_id"] is not None and record["ordered"] is False
+
+
+def test_a_cancelled_batch_is_no_delivery(customer: Customer, tmp_path: Path) -> None:
+    file, out = write(tmp_path / "in.jsonl", line(0)), tmp_path / "out"
+    with customer.start("run", file, "--out", out, "--yes") as process:
+        record = out / ".run.json"
+        deadline = time.monotonic() + SECONDS
+        while not (record.exists() and json.loads(record.read_text())["ordered"]):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        ordered = json.loads(record.read_text())["quote_id"]
+        assert "is cancelled" in customer.run("cancel", f"batch_{ordered}")[0]
+        _, said = process.communicate(timeout=SECONDS)
+    assert process.returncode == 1
+    assert "ended before anything was generated" in said
+    _, said = customer.run("retry", f"batch_{ordered}", "--input", file, status=1)
+    assert "order the whole file again" in said
+
+
+@pytest.fixture
+def complain(
+    customer: Customer, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., str]:
+    """Return what runs a command, in this process, that must fail, and returns why it did."""
+
+    def run(*words: str | Path, status: int = 1, **changes: str) -> str:
+        with pytest.MonkeyPatch.context() as patch, pytest.raises(SystemExit) as left:
+            for name, value in (customer.environment | changes).items():
+                patch.setenv(name, value)
+            patch.setattr(sys, "argv", ["reliquary", "batch", *map(str, words)])
+            main()
+        said = capsys.readouterr().err
+        assert left.value.code == status, said
+        *_, last = said.splitlines()
+        assert last.startswith("reliquary: ")
+        return last
+
+    monkeypatch.chdir(customer.folder)
+    return run
+
+
+def test_mistakes_are_told_in_a_line(complain: Callable[..., str], tmp_path: Path) -> None:
+    file = write(tmp_path / "in.jsonl", line(0))
+    nameless = write(tmp_path / "nameless.jsonl", {"custom_id": "q"})
+    hopeless = write(tmp_path / "hopeless.jsonl", line(0, method="GET"))
+    (tmp_path / "empty.jsonl").touch()
+    unknown = "batch_01a22870-0000-7000-8000-000000000000"
+    for words, changes, said in (
+        (("run", tmp_path / "none.jsonl"), {}, "No such file"),
+        (("run", tmp_path / "empty.jsonl"), {}, "is empty"),
+        (("run", nameless), {}, "--model"),
+        (("run", file, "--model", "org/none"), {}, "--revision is needed"),
+        (("run", hopeless, "--yes"), {}, "no_usable_line"),
+        (("run", file, "--grader", "best"), {}, "grader"),
+        # What was not ordered may be asked for anew.
+        (("run", file, "--grader", "exact_match_v1", "--yes"), {}, "no_usable_line"),
+        (("run", file), {"RELIQUARY_API_KEY": "rlq_wrong"}, "has ended"),
+        (("run", file), {"RELIQUARY_API_KEY": ""}, "--api-key is needed"),
+        (("run", file), {"RELIQUARY_BASE_URL": "gateway"}, "no base URL"),
+        (("run", file, "--env", tmp_path / "none.env"), {}, "no file"),
+        (("show", unknown), {}, "There is no such order"),
+        (("cancel", "batch_x"), {}, "no batch id"),
+        (("retry", tmp_path, "--input", file), {}, "no whole delivery"),
+        (("list",), {"RELIQUARY_BASE_URL": "http://127.0.0.1:9/v1"}, "could not be reached"),
+    ):
+        assert said in complain(*words, **changes), words
+    assert "2.50" in complain("run", file, "--max-price", "cheap", status=2)
+
+
+def test_access_from_the_networks_own_file(customer: Customer, tmp_path: Path) -> None:
+    env = tmp_path / "reliquary.env"
+    access = {
+        "RELIQUARY_BASE_URL": customer.gateway.base_url,
+        "RELIQUARY_API_KEY": customer.gateway.key,
+    }
+    env.write_text("".join(f"{name}={value}\n" for name, value in access.items()))
+    printed, _ = customer.run("list", "--env", env, **dict.fromkeys(access, ""))
+    assert printed.startswith("BATCH")
