@@ -19,6 +19,7 @@ from gateway.api import (
     native,
     native_deliveries,
     native_files,
+    native_lines,
     native_orders,
     native_quotes,
     nodes,
@@ -111,6 +112,7 @@ def create_app(
         native_files,
         native_quotes,
         native_orders,
+        native_lines,
         native_deliveries,
         balance,
     ):

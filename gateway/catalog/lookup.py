@@ -102,6 +102,18 @@ class Catalog:
         _check_architecture(name, known.facts.architecture, architectures)
         return known
 
+    async def folder(self, name: str, commit: str) -> Path:
+        """Return the folder of the small files of a commit, whatever is supported now.
+
+        Raises:
+            GatewayError: 422 where it is gone; 503 ``model_lookup_unavailable``.
+        """
+        known = self._models.get((name, commit))
+        if known is not None:
+            return known.folder
+        download = partial(repository.download, weights=False, cache_dir=self._cache_dir)
+        return await self._ask(download, name, commit)
+
     async def _fetch(self, name: str, commit: str, architectures: Collection[str]) -> Model:
         cache_dir = self._cache_dir
         download = partial(repository.download, weights=False, cache_dir=cache_dir)
