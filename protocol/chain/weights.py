@@ -6,7 +6,14 @@ here is a float and nothing depends on an order.
 
 from collections.abc import Collection, Mapping
 
-from protocol.chain.base import U16_MAX, ChainError, Neuron, Snapshot, WeightRow
+from protocol.chain.base import (
+    U16_MAX,
+    ChainError,
+    Neuron,
+    Snapshot,
+    WeightRow,
+    WeightsRefused,
+)
 
 # Shares are cut at a largest one in these steps, so that small integer scores can be cut finely.
 _SCALE = 1 << 32
@@ -18,17 +25,16 @@ class NothingToBurnTo(ChainError):
 
 def to_weights(
     scores: Mapping[str, int],
-    budget: int,
+    burnt: int,
     burn_to: str | None,
     registered: Collection[str],
     max_weight: int = U16_MAX,
 ) -> dict[str, int]:
-    """Turn scores into weights; what is not earned, or by nobody registered, is burnt.
+    """Turn scores into weights; what nobody earned, or nobody who is registered, is burnt.
 
     Args:
         scores: what each hotkey earned, at least 0, in any unit.
-        budget: what earns the whole emission, in the same unit. The part of it that the scores do
-            not reach goes to ``burn_to``; scores that exceed it share the emission among them.
+        burnt: the score of nobody, in the same unit; with the scores it makes up the emission.
         burn_to: the hotkey whose emission the chain burns, the subnet owner's.
         registered: the hotkeys that can be given weight.
         max_weight: largest share of one entry, of 65,535; what exceeds it is spread over the rest.
@@ -39,12 +45,13 @@ def to_weights(
 
     Raises:
         NothingToBurnTo: something is to be burnt, and ``burn_to`` is not registered.
-        ValueError: a score or the budget is negative, or too few hotkeys for ``max_weight``.
+        WeightsRefused: there are too few hotkeys for ``max_weight``.
+        ValueError: a score is negative.
     """
-    if budget < 0 or any(score < 0 for score in scores.values()):
-        raise ValueError("scores and the budget must not be negative")
+    if burnt < 0 or any(score < 0 for score in scores.values()):
+        raise ValueError("scores must not be negative")
     shares = {key: score for key, score in scores.items() if score and key in registered}
-    burnt = max(budget, sum(scores.values())) - sum(shares.values())
+    burnt += sum(scores.values()) - sum(shares.values())
     if burnt:
         if burn_to is None or burn_to not in registered:
             raise NothingToBurnTo(
@@ -92,9 +99,10 @@ def _u16(shares: Mapping[str, int], max_weight: int) -> dict[str, int]:
     if not shares:
         return {}
     if len(shares) * max_weight < U16_MAX:
-        raise ValueError(
+        raise WeightsRefused(
+            "max_weight",
             f"{len(shares)} hotkeys cannot share a whole of which each may have "
-            f"{max_weight}/{U16_MAX}; the chain needs {-(-U16_MAX // max_weight)} of them"
+            f"{max_weight}/{U16_MAX}; the chain needs {-(-U16_MAX // max_weight)} of them",
         )
     limit = max(shares.values())
     weights = _upscaled(shares, limit)

@@ -4,14 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.chain.base import U16_MAX, Neuron, Snapshot, WeightRow
+from protocol.chain.base import U16_MAX, Neuron, Snapshot, WeightRow, WeightsRefused
 from protocol.chain.weights import NothingToBurnTo, counted, is_applied, to_weights
 
 HOTKEYS = [f"hotkey-{number:02}" for number in range(40)]
 BURN = "owner"
 
 scores_of_some = st.dictionaries(st.sampled_from(HOTKEYS), st.integers(0, 10**24), max_size=40)
-budgets = st.integers(0, 10**25)
+amounts = st.integers(0, 10**25)
 
 
 def neuron(hotkey: str, uid: int = 0, block: int = 0) -> Neuron:
@@ -24,27 +24,28 @@ def within(weights: dict[str, int], share: Fraction, hotkey: str) -> bool:
     return abs(Fraction(weights.get(hotkey, 0), total) - share) <= Fraction(len(HOTKEYS), total)
 
 
-@given(scores_of_some, budgets)
-def test_each_hotkey_has_its_share_and_the_remainder_is_burnt(scores: dict[str, int], budget: int):
-    weights = to_weights(scores, budget, BURN, [*HOTKEYS, BURN])
-    whole = max(budget, sum(scores.values()))
+@given(scores_of_some, amounts)
+def test_each_hotkey_has_its_share_and_the_remainder_is_burnt(scores: dict[str, int], burnt: int):
+    weights = to_weights(scores, burnt, BURN, [*HOTKEYS, BURN])
+    whole = burnt + sum(scores.values())
     if not whole:
         assert weights == {}
         return
     assert max(weights.values()) == U16_MAX
     assert min(weights.values()) > 0
     assert all(within(weights, Fraction(score, whole), key) for key, score in scores.items())
-    assert within(weights, Fraction(whole - sum(scores.values()), whole), BURN)
+    assert within(weights, Fraction(burnt, whole), BURN)
 
 
-@given(scores_of_some, budgets, st.sets(st.sampled_from(HOTKEYS)))
+@given(scores_of_some, amounts, st.sets(st.sampled_from(HOTKEYS)))
 def test_what_the_unregistered_earned_is_burnt(
-    scores: dict[str, int], budget: int, registered: set[str]
+    scores: dict[str, int], burnt: int, registered: set[str]
 ):
-    weights = to_weights(scores, budget, BURN, registered | {BURN})
+    weights = to_weights(scores, burnt, BURN, registered | {BURN})
     assert set(weights) <= registered | {BURN}
     left = {key: score for key, score in scores.items() if key in registered}
-    assert weights == to_weights(left, max(budget, sum(scores.values())), BURN, registered | {BURN})
+    lost = sum(scores.values()) - sum(left.values())
+    assert weights == to_weights(left, burnt + lost, BURN, registered | {BURN})
 
 
 @given(scores_of_some, st.randoms(use_true_random=False))
@@ -56,24 +57,24 @@ def test_the_order_of_the_scores_changes_nothing(scores: dict[str, int], random)
     assert list(there.items()) == list(again.items())
 
 
-@given(scores_of_some, budgets, st.integers(1, 1_000))
-def test_the_unit_of_the_scores_changes_nothing(scores: dict[str, int], budget: int, factor: int):
+@given(scores_of_some, amounts, st.integers(1, 1_000))
+def test_the_unit_of_the_scores_changes_nothing(scores: dict[str, int], burnt: int, factor: int):
     larger = {key: score * factor for key, score in scores.items()}
     everybody = [*HOTKEYS, BURN]
-    assert to_weights(scores, budget, BURN, everybody) == to_weights(
-        larger, budget * factor, BURN, everybody
+    assert to_weights(scores, burnt, BURN, everybody) == to_weights(
+        larger, burnt * factor, BURN, everybody
     )
 
 
-@given(scores_of_some, budgets, st.integers(1, U16_MAX))
-def test_no_share_exceeds_the_largest_allowed(scores: dict[str, int], budget: int, most: int):
-    givers = sum(score > 0 for score in scores.values()) + (budget > sum(scores.values()))
+@given(scores_of_some, amounts, st.integers(1, U16_MAX))
+def test_no_share_exceeds_the_largest_allowed(scores: dict[str, int], burnt: int, most: int):
+    givers = sum(score > 0 for score in scores.values()) + (burnt > 0)
     everybody = [*HOTKEYS, BURN]
     if givers > 0 and givers * most < U16_MAX:
-        with pytest.raises(ValueError, match="the chain needs"):
-            to_weights(scores, budget, BURN, everybody, most)
+        with pytest.raises(WeightsRefused, match="the chain needs"):
+            to_weights(scores, burnt, BURN, everybody, most)
         return
-    weights = to_weights(scores, budget, BURN, everybody, most)
+    weights = to_weights(scores, burnt, BURN, everybody, most)
     if weights:
         # The chain's own test, after its own max-upscaling, which changes nothing here.
         assert max(weights.values()) == U16_MAX
@@ -89,17 +90,17 @@ def test_a_cut_share_goes_to_the_others():
 
 
 def test_nothing_is_burnt_where_all_is_earned():
-    assert to_weights({"a": 3, "b": 1}, 4, None, ["a", "b"]) == {"a": U16_MAX, "b": U16_MAX // 3}
+    assert to_weights({"a": 3, "b": 1}, 0, None, ["a", "b"]) == {"a": U16_MAX, "b": U16_MAX // 3}
 
 
 def test_nobody_to_burn_to_is_said():
     for owner in (None, "stranger"):
         with pytest.raises(NothingToBurnTo, match="register it"):
-            to_weights({"a": 3}, 4, owner, ["a"])
+            to_weights({"a": 3}, 1, owner, ["a"])
 
 
 def test_an_owner_that_mines_keeps_its_own_and_the_burnt():
-    assert to_weights({"a": 1, BURN: 1}, 4, BURN, ["a", BURN]) == {
+    assert to_weights({"a": 1, BURN: 1}, 2, BURN, ["a", BURN]) == {
         "a": U16_MAX // 3,
         BURN: U16_MAX,
     }
