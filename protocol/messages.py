@@ -1,4 +1,4 @@
-"""The wire messages between gateway, miners and validators, version 2 (``docs/wire.md``).
+"""The wire messages between gateway, miners and validators, version 3 (``docs/wire.md``).
 
 Every message is JSON. Integers are strict: a float, a boolean or a string never passes for a token
 id. Unknown members are refused, so that a newer node meets a clear error and not silence.
@@ -6,11 +6,11 @@ id. Unknown members are refused, so that a newer node meets a clear error and no
 
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, model_validator
 
 from protocol.sampling import MAX_TOKENS_LIMIT, Sampling, Seed
 
-WIRE_VERSION = 2
+WIRE_VERSION = 3
 MAX_UNIT_SAMPLES = 4_096
 MAX_MARKS = 8_192
 MARK_STRATA = 12
@@ -32,6 +32,19 @@ ShortText = Annotated[str, Field(max_length=200, pattern=r"^[^\x00]*$")]
 
 Role = Literal["miner", "validator"]
 EngineName = Literal["vllm", "transformers"]
+# ``auto`` is the repository's own, as long as no model is loaded.
+DtypeName = Literal["auto", "float32", "bfloat16", "float16"]
+DeviceKind = Literal["cpu", "cuda"]
+_DTYPES: TypeAdapter[DtypeName] = TypeAdapter(DtypeName)
+
+
+def dtype_name(dtype: object) -> DtypeName:
+    """Return the name of a dtype, given as one of torch's or as its name.
+
+    Raises:
+        ValueError: it is none that a stack may have.
+    """
+    return _DTYPES.validate_python(str(dtype).removeprefix("torch."))
 
 
 class Message(BaseModel):
@@ -41,14 +54,21 @@ class Message(BaseModel):
 
 
 class Stack(Message):
-    """What a node computes with; chooses among published audit profiles, proves nothing."""
+    """What a node computes with; chooses among published audit profiles, proves nothing.
+
+    ``version`` alone is free text, and chooses nothing.
+    """
 
     engine: EngineName
     version: ShortText
-    dtype: ShortText
-    head_dtype: ShortText
-    device: ShortText
+    dtype: DtypeName
+    head_dtype: DtypeName
+    device: DeviceKind
     parallelism: Count = 1
+
+    def is_like(self, other: Self) -> bool:
+        """Say whether both are the same but for their versions."""
+        return self.model_copy(update={"version": other.version}) == other
 
 
 class GatewayIdentity(Message):

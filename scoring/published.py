@@ -32,6 +32,24 @@ def chosen(model: str, miner: Stack, validator: Stack) -> Profile:
     return max(fitting, key=_says)
 
 
+def is_measured(model: str, miner: Stack, validator: Stack) -> bool:
+    """Say whether honest samples of these stacks were measured, in number enough to convict by."""
+    return chosen(model, miner, validator).convicts
+
+
+def is_vouched_for(model: str) -> bool:
+    """Say whether enough was measured of a model's family, under whatever stacks.
+
+    Then its weights are known to be well-conditioned, which no customer's choice of a model is.
+    """
+    return any(one.convicts and fnmatchcase(model, one.family) for one in published())
+
+
+def assumed() -> Profile:
+    """Return the profile that stands in where none was measured."""
+    return next(one for one in published() if one.tokens == 0)
+
+
 def side_of(stack: Stack) -> Side:
     """Return what of a stack tells its arithmetic from others'."""
     device = "cpu" if stack.device == "cpu" else "gpu"

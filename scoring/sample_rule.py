@@ -8,6 +8,7 @@ large enough to say so.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +21,8 @@ RULE = "evidence/1"
 EVIDENCE_TO_VOID = 2e4
 SINGLE_ALPHA = 5e-5
 EVIDENCE_TO_CONVICT = 1e9
+# Under bounds that are assumed the evidence must be far above all doubt.
+EVIDENCE_TO_CONVICT_ASSUMED = 1e12
 # Of a margin in the last bin, assumed where too few tokens were measured to bound it: else one
 # token of any size would pass in every sample, and end it or turn its meaning round.
 LAST_TAIL = 1e-9
@@ -28,6 +31,13 @@ LAST_TAIL = 1e-9
 Marks = Sequence[tuple[int, int, int]]
 # A bin past every bin.
 _NONE = np.iinfo(np.int64).max
+
+
+class Ground(StrEnum):
+    """What the honest margins are known from that evidence against a miner rests on."""
+
+    MEASURED = "measured"
+    ASSUMED = "assumed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,12 +112,20 @@ def trail_after(trail: Trail, profile: Profile, tokens: int, marks: Marks) -> Tr
     return extend(trail, log_factors(profile, *_laid_out(tokens, marks)))[0]
 
 
-def convicts(trail: Trail) -> bool:
+def unstratified(marks: Marks) -> Marks:
+    """Return marks as a profile of one stratum has them."""
+    return [(position, 0, bin_) for position, _, bin_ in marks]
+
+
+def convicts(trail: Trail, ground: Ground) -> bool:
     """Say whether the evidence over a miner's audited tokens, in order, convicts it.
 
-    Only samples whose profile ``convicts`` may be in the trail.
+    Args:
+        ground: ``MEASURED`` where only samples under profiles that ``convicts`` are in the trail.
     """
-    return trail.peak >= math.log(EVIDENCE_TO_CONVICT)
+    measured = ground == Ground.MEASURED
+    bound = EVIDENCE_TO_CONVICT if measured else EVIDENCE_TO_CONVICT_ASSUMED
+    return trail.peak >= math.log(bound)
 
 
 def _first(broken: NDArray[np.bool_], reason: str) -> list[Violation]:

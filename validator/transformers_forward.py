@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from transformers import AutoModelForCausalLM, DynamicCache, PreTrainedModel
 
-from protocol.messages import Stack
+from protocol.messages import Stack, dtype_name
 from validator import packed_attention
 from validator.forward import Claim, ForwardFailed, Rows, UnsupportedModel
 from validator.packing import Pack, packs
@@ -57,9 +57,9 @@ class TransformersForward:
         return Stack(
             engine="transformers",
             version=version("transformers"),
-            dtype=str(self._dtype).removeprefix("torch."),
+            dtype=dtype_name(self._dtype),
             head_dtype="float32",
-            device=self._device,
+            device="cpu" if self._device == "cpu" else "cuda",
         )
 
     def hidden(

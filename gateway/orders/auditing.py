@@ -71,11 +71,11 @@ async def lease_audit(
     validators of other owners, where such live. One that holds as many leases as it may gets None.
 
     Raises:
-        GatewayError: 403 where the node has not announced itself as a validator, is not believed
-            for now, or left too many leases unanswered.
+        GatewayError: 403 where the node has not announced itself as a validator of this model, is
+            not believed for now, or left too many leases unanswered.
     """
     async with store.read() as session:
-        node = await known_node(session, hotkey, NodeRole.VALIDATOR)
+        node = await known_node(session, hotkey, NodeRole.VALIDATOR, request.loaded)
         await refuse_unreliable(session, hotkey, LeaseKind.AUDIT, policy, now_ms)
         validators = await live_nodes(session, NodeRole.VALIDATOR, policy, now_ms)
         await refuse_distrusted(session, node.coldkey, now_ms)
@@ -140,6 +140,7 @@ async def _claim(
             ends_at_ms=ends_at_ms,
             progress_at_ms=now_ms,
             audited_lease_id=result_lease.id,
+            stack_json=node.stack_json,
         )
         if review is None:
             unit.state = UnitState.AUDITING

@@ -1,8 +1,9 @@
 """Convicting miners: by the evidence over all of their tokens, and by more than one owner's word.
 
-Every owner of validators has a trail of its own against a miner. Each is evidence by itself, since
-who audits what does not depend on what is found. Where two owners live it takes two of them, so
-that none convicts by marks that it made up.
+Every owner of validators has a trail of its own against a miner, one by measured profiles and one
+by the assumed profile, for stacks that were not measured of a model that was. Each is evidence by
+itself, since who audits what does not depend on what is found. Where two owners live it takes two
+of them, so that none convicts by marks that it made up.
 """
 
 import json
@@ -39,7 +40,8 @@ from gateway.store.tables import (
 from protocol.messages import SampleVerdict
 from scoring import evidence
 from scoring.profile import Profile
-from scoring.sample_rule import convicts, trail_after
+from scoring.published import assumed, is_vouched_for
+from scoring.sample_rule import Ground, convicts, trail_after, unstratified
 
 # So many owners of validators must have found a miner out, where so many live.
 OWNERS = 2
@@ -67,24 +69,35 @@ async def add_evidence(
     Args:
         held: the audit lease.
         audited: the lease of the result that it is on.
-        profile: what the samples were judged by; one that is too small adds nothing.
+        profile: what the samples were judged by. Where it is too small, the assumed one stands in,
+            for models of a measured family alone: of any other the weights are a customer's choice.
     """
-    if held.review is not None or held.unit.parent_id is not None or not profile.convicts:
+    vouched_for = profile.convicts or is_vouched_for(held.order.model)
+    if held.review is not None or held.unit.parent_id is not None or not vouched_for:
         return
+    ground = Ground.MEASURED if profile.convicts else Ground.ASSUMED
     miner, owner = audited.hotkey, held.lease.coldkey
     node = await lock_node(session, miner)
     if node is None:
         return
     before = await _judged_before(session, held.lease, audited)
-    row = await session.get(Trail, (miner, owner))
+    row = await session.get(Trail, (miner, owner, ground))
     trail = evidence.Trail.empty() if row is None else _read(row)
     for place, sample in enumerate(samples):
         if sample.outcome != "inconclusive" and place not in before:
-            trail = trail_after(trail, profile, sample.tokens, sample.marks)
-    await session.merge(_written(miner, owner, trail))
+            trail = _after(trail, ground, profile, sample)
+    await session.merge(_written(miner, owner, ground, trail))
     await session.flush()
-    if convicts(trail) and node.convicted_at_ms is None:
+    if convicts(trail, ground) and node.convicted_at_ms is None:
         await _convict(session, node, policy, now_ms)
+
+
+def _after(
+    trail: evidence.Trail, ground: Ground, profile: Profile, sample: SampleVerdict
+) -> evidence.Trail:
+    if ground == Ground.MEASURED:
+        return trail_after(trail, profile, sample.tokens, sample.marks)
+    return trail_after(trail, assumed(), sample.tokens, unstratified(sample.marks))
 
 
 async def forget(session: AsyncSession, owner: str) -> None:
@@ -126,7 +139,7 @@ async def _convict(session: AsyncSession, node: Node, policy: Policy, now_ms: in
     validators = await live_nodes(session, NodeRole.VALIDATOR, lately, now_ms)
     living = {validator.coldkey for validator in validators}
     trails = await session.exec(select(Trail).where(col(Trail.miner) == node.hotkey))
-    found_by = [row.owner for row in trails.all() if convicts(_read(row))]
+    found_by = {row.owner for row in trails.all() if convicts(_read(row), Ground(row.ground))}
     if len(found_by) >= min(OWNERS, max(1, len(living))):
         node.convicted_at_ms = now_ms
         session.add(node)
@@ -176,11 +189,12 @@ def _read(row: Trail) -> evidence.Trail:
     return evidence.Trail(row.tokens, tuple(sums), row.peak)
 
 
-def _written(miner: str, owner: str, trail: evidence.Trail) -> Trail:
+def _written(miner: str, owner: str, ground: Ground, trail: evidence.Trail) -> Trail:
     sums = [value if value > -math.inf else None for value in trail.log_sums]
     return Trail(
         miner=miner,
         owner=owner,
+        ground=ground,
         tokens=trail.tokens,
         log_sums_json=json.dumps(sums),
         peak=trail.peak,

@@ -15,6 +15,7 @@ from gateway.orders.nodes import can_serve, has_loaded, known_node, live_nodes
 from gateway.orders.planner import share_of, unit_lines
 from gateway.orders.policy import Policy, generation_end, is_excluded
 from gateway.orders.rows import lock_order
+from gateway.orders.stacks import yields
 from gateway.store.engine import Store
 from gateway.store.tables import (
     Lease,
@@ -51,18 +52,24 @@ async def lease_generation(
     failed them, where such live; then a new unit is cut. None, too, while many units of the model
     wait for audit, and for a miner that holds as many leases as it may.
 
+    A miner of a stack that was not measured gets work of a model that has measured ones only while
+    none of those is at it, or once a good part of an order's window is over.
+
     Raises:
-        GatewayError: 403 where the node has not announced itself as a miner, is suspended, or left
-            too many leases unanswered.
+        GatewayError: 403 where the node has not announced itself as a miner of this model, is
+            suspended, or left too many leases unanswered.
     """
     async with store.read() as session:
-        node = await known_node(session, hotkey, NodeRole.MINER)
+        node = await known_node(session, hotkey, NodeRole.MINER, request.loaded)
         await refuse_unreliable(session, hotkey, LeaseKind.GENERATE, policy, now_ms)
         if await audit_backlog(session, request.loaded) >= policy.audit_backlog:
             return None
         miners = await live_nodes(session, NodeRole.MINER, policy, now_ms)
-        order_ids = await _urgent(session, request.loaded, now_ms)
-    others = [miner for miner in miners if miner.hotkey != hotkey]
+        others = [miner for miner in miners if miner.hotkey != hotkey]
+        validators = await live_nodes(session, NodeRole.VALIDATOR, policy, now_ms)
+        last = await yields(session, node, request.loaded, others, validators, now_ms)
+        over = policy.window_share if last else 0.0
+        order_ids = await _urgent(session, request.loaded, over, now_ms)
     for order_id in order_ids:
         granted = await _claim(store, order_id, node, others, request.max_samples, policy, now_ms)
         if granted is not None:
@@ -98,8 +105,15 @@ async def audit_backlogs(
     return backlogs
 
 
-async def _urgent(session: AsyncSession, loaded: LoadedModel, now_ms: int) -> list[str]:
-    """Return the orders of a model commit that have work, the earliest end of a window first."""
+async def _urgent(
+    session: AsyncSession, loaded: LoadedModel, over: float, now_ms: int
+) -> list[str]:
+    """Return the orders of a model commit that have work, the earliest end of a window first.
+
+    Args:
+        over: share of an order's window that must have passed.
+    """
+    begun = col(Order.created_at_ms) * (1 - over) + col(Order.expires_at_ms) * over
     has_open_unit = exists().where(
         and_(col(Unit.order_id) == col(Order.id), col(Unit.state) == UnitState.OPEN)
     )
@@ -110,6 +124,7 @@ async def _urgent(session: AsyncSession, loaded: LoadedModel, now_ms: int) -> li
             col(Order.model) == loaded.model,
             col(Order.revision) == loaded.revision,
             col(Order.expires_at_ms) > now_ms,
+            begun <= now_ms,
             or_(col(Order.cursor_line) < col(Order.lines_usable), has_open_unit),
         )
         .order_by(col(Order.expires_at_ms), col(Order.id))
@@ -159,6 +174,7 @@ async def _claim(
             expires_at_ms=min(now_ms + policy.lease_ms, ends_at_ms),
             ends_at_ms=ends_at_ms,
             progress_at_ms=now_ms,
+            stack_json=node.stack_json,
         )
         session.add(lease)
         if order.status == OrderStatus.VALIDATING:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Protocol
 
 from sqlmodel import col, select
@@ -12,7 +13,7 @@ from gateway.orders.policy import Policy
 from gateway.orders.rows import lock_node
 from gateway.store.engine import Store
 from gateway.store.tables import Node, NodeRole
-from protocol.messages import Announcement
+from protocol.messages import Announcement, LoadedModel, Stack
 from scoring.reputation import may_lease
 
 
@@ -40,16 +41,27 @@ async def announce(
         session.add(node)
 
 
-async def known_node(session: AsyncSession, hotkey: str, role: NodeRole) -> Node:
-    """Return a node that asks for work of its role.
+async def known_node(
+    session: AsyncSession, hotkey: str, role: NodeRole, loaded: LoadedModel
+) -> Node:
+    """Return a node that asks for work of its role and of the model commit it has loaded.
 
     Raises:
-        GatewayError: 403 where it has not announced itself in this role, or is given no more work.
+        GatewayError: 403 where it has not announced itself so, or is given no more work.
     """
     node = await session.get(Node, hotkey)
     if node is None or node.role != role:
         raise GatewayError(
             403, "not_announced", f"Announce this node as a {role} before it asks for leases."
+        )
+    # The stack that was announced is of what it held then, and its work is bound to that stack.
+    stack = stack_of(node)
+    if not has_loaded(node, loaded) or "auto" in (stack.dtype, stack.head_dtype):
+        raise GatewayError(
+            403,
+            "not_announced",
+            "Announce the model commit that this node has loaded, with the dtypes it has it in, "
+            "before it asks for leases.",
         )
     if node.convicted_at_ms is not None:
         raise GatewayError(
@@ -65,6 +77,16 @@ async def known_node(session: AsyncSession, hotkey: str, role: NodeRole) -> Node
             "Too many of this miner's latest samples were void; it is given no further work.",
         )
     return node
+
+
+def stack_of(node: Node) -> Stack:
+    """Return the stack that a node announced last."""
+    return _parsed(node.stack_json)
+
+
+@lru_cache(maxsize=4_096)
+def _parsed(stack_json: str) -> Stack:
+    return Stack.model_validate_json(stack_json)
 
 
 async def live_nodes(
@@ -98,18 +120,22 @@ async def served_models(store: Store, policy: Policy, now_ms: int) -> dict[str, 
     return dict(sorted(served.items()))
 
 
-class Ordered(Protocol):
-    """What of an order makes a miner able to serve it."""
+class OfCommit(Protocol):
+    """Whatever is of one model commit."""
 
     @property
     def model(self) -> str:
-        """Its model's name."""
+        """The model's name."""
         ...
 
     @property
     def revision(self) -> str:
-        """The model's commit."""
+        """Its commit."""
         ...
+
+
+class Ordered(OfCommit, Protocol):
+    """What of an order makes a miner able to serve it."""
 
     @property
     def architecture(self) -> str:
@@ -117,9 +143,9 @@ class Ordered(Protocol):
         ...
 
 
-def has_loaded(node: Node, order: Ordered) -> bool:
-    """Say whether the node holds the order's model commit."""
-    return (node.loaded_model, node.loaded_revision) == (order.model, order.revision)
+def has_loaded(node: Node, wanted: OfCommit) -> bool:
+    """Say whether the node holds a model commit."""
+    return (node.loaded_model, node.loaded_revision) == (wanted.model, wanted.revision)
 
 
 def can_serve(node: Node, order: Ordered) -> bool:

@@ -21,7 +21,7 @@ from protocol.documents import (
     work_keys,
 )
 from protocol.keys import verify_statement
-from protocol.messages import Result
+from protocol.messages import Result, Stack
 
 # Longer ones go to a worker; these are read in some ten milliseconds.
 HERE_BYTES = 512 * 1024
@@ -42,12 +42,16 @@ class Posted:
 
 @dataclass(frozen=True)
 class Terms:
-    """What a result must answer to: its generation lease, and the work as it is stored."""
+    """What a result must answer to: its generation lease, and the work as it is stored.
+
+    ``stack_json`` is what the miner had announced when it took the lease.
+    """
 
     lease_id: str
     attempt: int
     hotkey: str
     issued_at: int
+    stack_json: str
     source: WorkSource
 
 
@@ -56,14 +60,12 @@ class Reading:
     """What the gateway needs to know of a result.
 
     Attributes:
-        stack_json: the miner's stack.
         tokens: ids of all samples together.
         broken: the structural rule that it breaks, if any.
     """
 
     posted: Posted
     root: str
-    stack_json: str
     samples: int
     tokens: int
     broken: str | None
@@ -93,7 +95,6 @@ def read_result(body: bytes, terms: Terms | None) -> Reading:
     return Reading(
         posted=Posted.of(result.model_dump_json().encode()),
         root=result.root,
-        stack_json=result.stack.model_dump_json(),
         samples=len(result.samples),
         tokens=sum(map(len, result.samples)),
         broken=None if terms is None else _examine(terms, result),
@@ -111,6 +112,8 @@ def _examine(terms: Terms, result: Result) -> str | None:
     statement = lease_statement(terms.lease_id, terms.attempt, terms.hotkey, terms.issued_at, work)
     if result.lease_digest != digest(statement).hex():
         raise _invalid("lease_digest is not that of the lease's statement")
+    if not result.stack.is_like(Stack.model_validate_json(terms.stack_json)):
+        raise _invalid("stack is not the one that was announced when the lease was taken")
     if len(result.samples) == len(work.samples):
         root = result_root(work_keys(work), result.samples)
         if root != result.root:

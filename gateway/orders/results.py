@@ -53,7 +53,7 @@ async def accept_result(
     Raises:
         GatewayError: 404 for a lease this node does not hold; 400 ``invalid_message``; 409
             ``lease_over`` for a late post, which changes nothing; 400 ``invalid_result`` where
-            unit, attempt, root or signature are not the lease's (the lease goes on); 422
+            unit, attempt, stack, root or signature are not the lease's (the lease goes on); 422
             ``malformed_result`` where a signed result breaks a structural rule, which ends the
             lease and voids the whole unit; 503 ``gateway_busy``.
     """
@@ -70,7 +70,6 @@ async def accept_result(
         if not held.live:
             return answered_before(held.lease, reading.posted)
         held.lease.answer_sha256 = reading.posted.digest
-        held.lease.stack_json = reading.stack_json
         if reading.broken is None:
             await _submit(session, held, reading, key, now_ms)
         else:
@@ -85,7 +84,8 @@ async def _terms(objects: Objects, held: Held) -> Terms | None:
         return None
     lease = held.lease
     source = await work_source(objects, held.order, held.unit)
-    return Terms(lease.id, lease.attempt, lease.hotkey, issued_at(lease), source)
+    stack_json = lease.stack_json or ""
+    return Terms(lease.id, lease.attempt, lease.hotkey, issued_at(lease), stack_json, source)
 
 
 def answered_before(lease: Lease, posted: Posted) -> Receipt:

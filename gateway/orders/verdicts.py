@@ -37,8 +37,8 @@ async def accept_verdicts(
     Raises:
         GatewayError: 404 for a lease this node does not hold; 409 ``lease_over`` for a late post,
             which changes nothing; 403 for a validator that is not believed; 400
-            ``invalid_verdicts`` where unit, attempt, lease digest, roots, counts or signature are
-            not those of the audited result (the lease goes on).
+            ``invalid_verdicts`` where unit, attempt, lease digest, stack, roots, counts or
+            signature are not those of the audited result (the lease goes on).
     """
     posted = Posted.of(verdicts.model_dump_json().encode())
     async with store.read() as session:
@@ -60,7 +60,6 @@ async def accept_verdicts(
         await refuse_distrusted(session, held.lease.coldkey, now_ms)
         held.end(LeaseState.ANSWERED, now_ms)
         held.lease.answer_sha256 = posted.digest
-        held.lease.stack_json = verdicts.stack.model_dump_json()
         held.lease.object_key = key
         held.lease.root = verdicts.root
         letters = "".join(LETTERS[sample.outcome] for sample in verdicts.samples)
@@ -91,6 +90,8 @@ def _examine(
         raise _invalid("lease_digest is not that of the statement that the result was leased by")
     if verdicts.result_root != audited.root:
         raise _invalid("result_root is not that of the audited result")
+    if not verdicts.stack.is_like(Stack.model_validate_json(lease.stack_json or "")):
+        raise _invalid("stack is not the one that was announced when the lease was taken")
     stacks = (Stack.model_validate_json(audited.stack_json or ""), verdicts.stack)
     try:
         profile = judged_by(verdicts.rule, verdicts.profile, work.model, *stacks)

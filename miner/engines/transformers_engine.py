@@ -18,7 +18,7 @@ from miner.engines.base import (
 )
 from miner.engines.draw_table import DrawInputs, DrawTable
 from protocol.documents import work_keys
-from protocol.messages import Stack, Work
+from protocol.messages import Stack, Work, dtype_name
 from protocol.repository import CacheShape, cache_shape
 
 GIB = 2**30
@@ -91,14 +91,12 @@ class TransformersEngine:
 
     def stack(self) -> Stack:
         """Return transformers' version, dtypes and device."""
-        model = self._loaded()
-        on_cpu = model.device.type == "cpu"
         return Stack(
             engine="transformers",
             version=f"{version('transformers')}, torch {torch.__version__}",
-            dtype=str(self._dtype).removeprefix("torch."),
+            dtype=dtype_name(self._dtype),
             head_dtype="float32",
-            device="cpu" if on_cpu else torch.cuda.get_device_name(model.device),
+            device="cpu" if self._loaded().device.type == "cpu" else "cuda",
         )
 
     def generate(self, work: Work, progress: Progress, cancelled: Cancelled) -> list[list[int]]:

@@ -24,7 +24,7 @@ from miner.engines.liveness import (
 )
 from miner.engines.vllm_limits import WITH_VISION, check_model
 from protocol.documents import work_keys
-from protocol.messages import Stack, Work
+from protocol.messages import DeviceKind, Stack, Work, dtype_name
 from protocol.sampling import Sampling
 
 if TYPE_CHECKING:
@@ -90,9 +90,9 @@ class VllmEngine:
         return Stack(
             engine="vllm",
             version=vllm.__version__,
-            dtype=str(config.model_config.dtype).removeprefix("torch."),
-            head_dtype=str(config.model_config.head_dtype).removeprefix("torch."),
-            device=_device_name(),
+            dtype=dtype_name(config.model_config.dtype),
+            head_dtype=dtype_name(config.model_config.head_dtype),
+            device=_device_kind(),
             parallelism=config.parallel_config.tensor_parallel_size,
         )
 
@@ -258,7 +258,7 @@ def _pass_kernel_scan() -> None:
         table.setdefault("__dict__", {})
 
 
-def _device_name() -> str:
+def _device_kind() -> DeviceKind:
     from vllm.platforms import current_platform
 
-    return "cpu" if current_platform.is_cpu() else current_platform.get_device_name()
+    return "cpu" if current_platform.is_cpu() else "cuda"

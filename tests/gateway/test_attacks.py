@@ -134,7 +134,7 @@ def test_a_result_of_another_unit_attempt_or_miner(
         (second, attacker.resigned(result, unit_id=second.work.unit_id)),
         (first, attacker.resigned(result, attempt=first.attempt + 1)),
         # A signature that covers another stack than the one beside it.
-        (first, result.model_copy(update={"stack": STACK.model_copy(update={"device": "x"})})),
+        (first, result.model_copy(update={"stack": STACK.model_copy(update={"device": "cuda"})})),
     )
     for lease, posted in others:
         assert_refused(attacker.post(lease, posted), 400, "invalid_result")

@@ -1,6 +1,7 @@
 """Dispatch: who is leased which unit, and what ends a lease."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 from sqlmodel import col
@@ -112,13 +113,9 @@ async def test_an_unknown_node_is_told_to_announce(world):
 async def test_other_models_get_nothing(world):
     await world.place()
     miner = await world.node("miner")
-    request = world.request(miner)
-    other = request.loaded.model_copy(update={"revision": "cd" * 20})
-    asked = request.model_copy(update={"loaded": other})
-    lease = await dispatch.lease_generation(
-        world.store, world.keypair, miner.hotkey, asked, world.policy, world.now
-    )
-    assert lease is None
+    other = replace(miner, holds=miner.holds.model_copy(update={"revision": "cd" * 20}))
+    await world.announce(other)
+    assert await world.lease(other) is None
 
 
 async def test_waiting_audits_hold_generation_back(world):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scoring.evidence import BLOCK, RATES, Trail, extend, log_factors, log_gains
 from scoring.profile import BINS, EDGES, Profile, bin_of, bins_of
 from scoring.published import published
-from scoring.sample_rule import convicts, judge_sample, single_bins, trail_after
+from scoring.sample_rule import Ground, convicts, judge_sample, single_bins, trail_after
 from tests.support.profiles import ASSUMED, made_profile
 
 HONEST = [0.995, 0.002, 0.0015, 0.001, 0.0004, 0.0001]
@@ -164,7 +164,7 @@ def test_a_miner_is_convicted_by_many_small_margins_of_samples_that_pass() -> No
     for _ in range(400):
         assert judge_sample(PROFILE, 50, sample).violation is None
         trail = trail_after(trail, PROFILE, 50, sample)
-    assert convicts(trail)
+    assert convicts(trail, Ground.MEASURED)
 
 
 def test_a_small_profile_never_convicts() -> None:

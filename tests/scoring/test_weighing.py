@@ -8,7 +8,7 @@ from scoring.sample_rule import RULE
 from scoring.weighing import judged_by, weighing_fault
 from tests.support.profiles import ASSUMED
 
-MINER = Stack(engine="vllm", version="1", dtype="float16", head_dtype="float32", device="a GPU")
+MINER = Stack(engine="vllm", version="1", dtype="float16", head_dtype="float32", device="cuda")
 VERIFIED = {"outcome": "verified", "tokens": 9, "mismatches": 1, "largest_margin_micro": 1}
 VOID = {**VERIFIED, "outcome": "void", "reason": "told", "position": 4, "marks": [(4, 0, 13)]}
 

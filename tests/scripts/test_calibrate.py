@@ -8,7 +8,7 @@ from scipy.stats import binom
 
 from scoring.evidence import Trail
 from scoring.profile import BINS, EDGES, MIN_STRATUM_TOKENS, ONE, Profile, Side
-from scoring.sample_rule import convicts, trail_after
+from scoring.sample_rule import Ground, convicts, trail_after
 from scripts.bench.power.streams import is_void, power
 from scripts.calibrate.bounds import raised, tail_bounds
 from scripts.calibrate.making import Origin, make_profile
@@ -89,7 +89,7 @@ def test_honest_samples_of_all_lengths_are_not_voided_nor_their_miner_convicted(
         bins = 1 + np.searchsorted(np.array(EDGES), sample.margins[places])
         marks = list(zip(places.tolist(), strata.tolist(), bins.tolist(), strict=True))
         trail = trail_after(trail, profile, len(sample.margins), marks)
-    assert not convicts(trail)
+    assert not convicts(trail, Ground.MEASURED)
 
 
 def test_power_counts_tokens_to_each_bound(profile: Profile) -> None:

@@ -43,7 +43,7 @@ from scoring.published import chosen
 from scoring.sample_rule import RULE
 
 STACK = Stack(
-    engine="transformers", version="0", dtype="float32", head_dtype="float32", device="fake"
+    engine="transformers", version="0", dtype="float32", head_dtype="float32", device="cpu"
 )
 POLL_SECONDS = 0.05
 # What makes a verdict one that voids the sample at its first token, with the mark to show for it.

@@ -36,7 +36,7 @@ def made_profile(tokens: Sequence[int], masses: Sequence[np.ndarray]) -> Profile
 
 
 # What judges where nothing was measured: any model, any pair of stacks.
-_ANY = Stack(engine="transformers", version="0", dtype="none", head_dtype="none", device="none")
+_ANY = Stack(engine="transformers", version="0", dtype="auto", head_dtype="auto", device="cpu")
 ASSUMED = chosen("nobody/nothing", _ANY, _ANY)
 # Float32 on both sides: no margin in so many tokens.
 EXACT = made_profile([200_000], [np.eye(BINS)[0]])

@@ -75,21 +75,24 @@ NOW = 1_762_685_000_000
 
 
 MODEL, REVISION, ARCHITECTURE = "org/model", "ab" * 20, "Qwen3ForCausalLM"
+LOADED = LoadedModel(model=MODEL, revision=REVISION)
 VOCABULARY, END = 96, 95
 PARAMETERS = 100_000
 INPUT_FILE = "file-x"
 STACK = Stack(
-    engine="transformers", version="1", dtype="float32", head_dtype="float32", device="fake"
+    engine="transformers", version="1", dtype="float32", head_dtype="float32", device="cpu"
 )
 
 
 @dataclass(frozen=True)
 class Node:
-    """A node's name, key and owner; what it generates or judges is made up by ``World``."""
+    """A node's key, owner, stack and model; ``World`` makes up what it generates or judges."""
 
     keypair: Keypair
     role: Role
     owner: str | None = None
+    stack: Stack = STACK
+    holds: LoadedModel = LOADED
 
     @property
     def hotkey(self) -> str:
@@ -234,26 +237,31 @@ class World:
         return order
 
     async def node(
-        self, role: Role, *, loaded: bool = True, able: bool = True, owner: str | None = None
+        self,
+        role: Role,
+        *,
+        loaded: bool = True,
+        able: bool = True,
+        owner: str | None = None,
+        stack: Stack = STACK,
     ) -> Node:
         """Make and announce a node, by default of an owner of its own."""
-        node = Node(new_keypair(), role, owner)
+        node = Node(new_keypair(), role, owner, stack)
         await self.announce(node, loaded=loaded, able=able)
         return node
 
     async def announce(self, node: Node, *, loaded: bool = True, able: bool = True) -> None:
         announcement = Announcement(
             role=node.role,
-            stack=STACK,
+            stack=node.stack,
             architectures=[ARCHITECTURE] if able else [],
-            loaded=LoadedModel(model=MODEL, revision=REVISION) if loaded else None,
+            loaded=node.holds if loaded else None,
             max_samples=256,
         )
         await dispatch.announce(self.store, node.hotkey, node.coldkey, announcement, self.now)
 
     def request(self, node: Node, max_samples: int = 256) -> LeaseRequest:
-        loaded = LoadedModel(model=MODEL, revision=REVISION)
-        return LeaseRequest(role=node.role, loaded=loaded, max_samples=max_samples)
+        return LeaseRequest(role=node.role, loaded=node.holds, max_samples=max_samples)
 
     async def lease(self, miner: Node, max_samples: int = 256) -> Lease | None:
         return await dispatch.lease_generation(
@@ -295,7 +303,7 @@ class World:
                     lease.lease_id, lease.attempt, miner.hotkey, lease.issued_at, lease.work
                 )
             ).hex(),
-            "stack": STACK,
+            "stack": miner.stack,
             "samples": samples,
             "root": result_root(keys, samples) if len(samples) == len(keys) else "00" * 32,
             "signature": "00" * 64,
@@ -342,8 +350,8 @@ class World:
             "lease_digest": digest(audited_statement(lease)).hex(),
             "result_root": lease.result.root,
             "rule": RULE,
-            "profile": chosen(lease.work.model, lease.result.stack, STACK).digest,
-            "stack": STACK,
+            "profile": chosen(lease.work.model, lease.result.stack, validator.stack).digest,
+            "stack": validator.stack,
             "samples": samples,
             "root": "00" * 32,
             "signature": "00" * 64,

@@ -35,7 +35,8 @@ class Lease(Table, table=True):
     ``progress_at_ms``. ``answer_sha256`` is of the document that ended the lease and ``answer``
     what was replied, so that a replay of the same bytes gets the same reply. ``object_key`` is that
     document, ``root`` the Merkle root in it. ``audited_lease_id`` is the generation lease that an
-    audit lease judges, ``review_id`` the review for which it does.
+    audit lease judges, ``review_id`` the review for which it does. ``stack_json`` is the stack that
+    the holder had announced, which its answer must be of.
     """
 
     __table_args__ = (
