@@ -29,6 +29,8 @@ AWAY_SECONDS = 3.0
 TURNED_AWAY_SECONDS = 15.0
 # A unit that this engine refused is left to others for this long.
 REFUSED_SECONDS = 60.0
+# The gateway gives this miner nothing of the model commit that it holds, and may of others.
+OF_THIS_COMMIT = frozenset({"miner_suspended", "leases_unanswered"})
 # No wait and no further try mends these.
 FATAL_CODES = frozenset({"wire_version", "wrong_gateway"})
 
@@ -118,8 +120,14 @@ class MinerNode:
         if self._left:
             await self._resume()
             return True
+        refused: GatewayRefused | None = None
         if held.loaded is not None:
-            lease = await self._fetched()
+            try:
+                lease = await self._fetched()
+            except GatewayRefused as error:
+                if error.code not in OF_THIS_COMMIT:
+                    raise
+                refused, lease = error, None
             if lease is not None:
                 await self._serve(lease)
                 self._idle_since = self._clock()
@@ -132,9 +140,11 @@ class MinerNode:
             held.avoided,
             self._clock() - self._idle_since >= self._settings.switch_seconds,
         )
-        if wanted is None or wanted == held.loaded:
-            return False
-        return await self._load(wanted)
+        if wanted is not None and wanted != held.loaded:
+            return await self._load(wanted)
+        if refused is not None:
+            raise refused
+        return False
 
     async def _load(self, wanted: LoadedModel) -> bool:
         loaded = await self._interruptible(self._holder.hold(wanted))

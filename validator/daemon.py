@@ -98,8 +98,19 @@ class Validator:
             if error.code in FATAL_CODES:
                 raise
             log.warning("the gateway refused", code=error.code, reason=error.message)
+            await self._heed(error.code)
             await asyncio.sleep(RETRY_SECONDS)
         await asyncio.sleep(self._settings.idle_seconds)
+
+    async def _heed(self, code: str) -> None:
+        """Do what the gateway's refusal asks for."""
+        if code == "not_announced":
+            with suppress(GatewayUnavailable, GatewayRefused):
+                await self._announce()
+        elif code == "leases_unanswered" and self._loaded is not None:
+            # Of this commit alone; others may go well.
+            self._refused[self._loaded] = self._clock() + REFUSED_SECONDS
+            self._unload()
 
     async def _keep_announcing(self) -> None:
         while True:

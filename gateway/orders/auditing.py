@@ -76,7 +76,7 @@ async def lease_audit(
     """
     async with store.read() as session:
         node = await known_node(session, hotkey, NodeRole.VALIDATOR, request.loaded)
-        await refuse_unreliable(session, hotkey, LeaseKind.AUDIT, policy, now_ms)
+        await refuse_unreliable(session, node, request.loaded, policy, now_ms)
         validators = await live_nodes(session, NodeRole.VALIDATOR, policy, now_ms)
         await refuse_distrusted(session, node.coldkey, now_ms)
     claim = await _claim(store, node, request.loaded, validators, policy, now_ms)

@@ -8,27 +8,26 @@ of them, so that none convicts by marks that it made up.
 
 import json
 import math
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Collection, Sequence
 
 import structlog
 from sqlmodel import col, delete, select
 from sqlmodel.ext.asyncio.session import AsyncSession
 
-from gateway.orders import life
+from gateway.orders import life, units
 from gateway.orders.counting import generate_again, revoke
-from gateway.orders.leases import Held
-from gateway.orders.nodes import live_nodes
-from gateway.orders.policy import HOUR, Policy
-from gateway.orders.rows import lock_node, lock_order, units_of_convicted
+from gateway.orders.judges import is_distrusted, living_owners
+from gateway.orders.leases import Held, give_back, hold
+from gateway.orders.policy import Policy
+from gateway.orders.rows import is_undelivered, lock_order, units_of_convicted
 from gateway.orders.samples import UNDECIDED, VERIFIED, VOID
 from gateway.orders.stored_results import sample_lengths
 from gateway.store.engine import Store
 from gateway.store.tables import (
     Lease,
+    LeaseKind,
+    LeaseState,
     Node,
-    NodeRole,
-    OrderStatus,
     Review,
     ReviewEnd,
     ReviewState,
@@ -45,8 +44,6 @@ from scoring.sample_rule import Ground, convicts, trail_after, unstratified
 
 # So many owners of validators must have found a miner out, where so many live.
 OWNERS = 2
-# An owner lives here while one of its validators was seen within this.
-OWNER_MS = 24 * HOUR
 
 log = structlog.get_logger("gateway.convicting")
 
@@ -62,9 +59,9 @@ async def add_evidence(
 ) -> None:
     """Add what one owner's validator found of a result to its trail; convict where that suffices.
 
-    The caller holds the order's lock. Only first opinions on first tries count, each once: the
-    draw gives the same tokens again, and what is generated or judged again was often chosen for
-    its margins.
+    The caller holds the lock of the order and of both nodes. Only first opinions on first tries
+    count, each once: the draw gives the same tokens again, and what is generated or judged again
+    was often chosen for its margins.
 
     Args:
         held: the audit lease.
@@ -77,8 +74,9 @@ async def add_evidence(
         return
     ground = Ground.MEASURED if profile.convicts else Ground.ASSUMED
     miner, owner = audited.hotkey, held.lease.coldkey
-    node = await lock_node(session, miner)
-    if node is None:
+    node = await session.get(Node, miner)
+    # Looked at again, now that its nodes are locked.
+    if node is None or await is_distrusted(session, owner, now_ms):
         return
     before = await _judged_before(session, held.lease, audited)
     row = await session.get(Trail, (miner, owner, ground))
@@ -88,8 +86,12 @@ async def add_evidence(
             trail = _after(trail, ground, profile, sample)
     await session.merge(_written(miner, owner, ground, trail))
     await session.flush()
-    if convicts(trail, ground) and node.convicted_at_ms is None:
-        await _convict(session, node, policy, now_ms)
+    if not convicts(trail, ground) or node.convicted_at_ms is not None:
+        return
+    if await _is_found_out(session, node, policy, now_ms):
+        node.convicted_at_ms = now_ms
+        session.add(node)
+        log.warning("miner convicted", miner=miner)
 
 
 def _after(
@@ -100,17 +102,98 @@ def _after(
     return trail_after(trail, assumed(), sample.tokens, unstratified(sample.marks))
 
 
-async def forget(session: AsyncSession, owner: str) -> None:
-    """Drop the evidence of an owner that is not believed."""
-    await session.exec(delete(Trail).where(col(Trail.owner) == owner))
+async def miners_with_trails(session: AsyncSession, owners: Collection[str]) -> Sequence[str]:
+    """Return the miners against whom validators of some owners found evidence."""
+    if not owners:
+        return []
+    return (await session.exec(select(Trail.miner).where(col(Trail.owner).in_(owners)))).all()
+
+
+async def forget(
+    session: AsyncSession,
+    owners: Collection[str],
+    miners: Collection[str],
+    policy: Policy,
+    now_ms: int,
+) -> None:
+    """Drop the evidence of owners that are not believed, and whom they had a part in convicting.
+
+    What was generated again meanwhile stays so.
+
+    Args:
+        miners: all against whom there is such evidence, locked.
+    """
+    if not owners:
+        return
+    await session.exec(delete(Trail).where(col(Trail.owner).in_(owners)))
+    for hotkey in miners:
+        node = await session.get(Node, hotkey)
+        if node is None or node.convicted_at_ms is None:
+            continue
+        if not await _is_found_out(session, node, policy, now_ms):
+            node.convicted_at_ms = None
+            session.add(node)
+            log.warning("conviction taken back", miner=hotkey)
 
 
 async def redo_undelivered(store: Store, now_ms: int) -> None:
-    """Have everything generated again that convicted miners made and nobody has been given yet."""
+    """Have everything generated again that convicted miners made and nobody has been given yet.
+
+    What they are still at, or wait to have audited, is given to others at once.
+    """
+    of_convicted = col(Node.convicted_at_ms).is_not(None)
+    working = (
+        select(Lease.id)
+        .join(Node, col(Node.hotkey) == col(Lease.hotkey))
+        .where(
+            of_convicted,
+            col(Lease.kind) == LeaseKind.GENERATE,
+            col(Lease.state) == LeaseState.LIVE,
+        )
+    )
+    unjudged = (
+        select(Unit.id)
+        .join(Lease, col(Lease.id) == col(Unit.result_lease_id))
+        .join(Node, col(Node.hotkey) == col(Lease.hotkey))
+        .where(of_convicted, col(Unit.state) == UnitState.SUBMITTED)
+    )
     async with store.read() as session:
+        lease_ids = (await session.exec(working)).all()
+        unjudged_ids = (await session.exec(unjudged)).all()
         unit_ids = (await session.exec(units_of_convicted())).all()
+    for lease_id in lease_ids:
+        await _stop(store, lease_id, now_ms)
+    for unit_id in unjudged_ids:
+        await _leave_unjudged(store, unit_id, now_ms)
     for unit_id in unit_ids:
         await _redo(store, unit_id, now_ms)
+
+
+async def _stop(store: Store, lease_id: str, now_ms: int) -> None:
+    async with store.write() as session:
+        held = await hold(session, lease_id)
+        if held is not None and held.live:
+            held.end(LeaseState.STOPPED, now_ms)
+            give_back(held, now_ms)
+            held.save(session)
+    store.announce_news()
+
+
+async def _leave_unjudged(store: Store, unit_id: str, now_ms: int) -> None:
+    async with store.write() as session:
+        seen = await session.get(Unit, unit_id)
+        order = None if seen is None else await lock_order(session, seen.order_id)
+        unit = await session.get(
+            Unit, unit_id, with_for_update={"key_share": True}, populate_existing=True
+        )
+        if order is None or unit is None or unit.state != UnitState.SUBMITTED:
+            return
+        lease = await session.get(Lease, unit.result_lease_id)
+        if lease is not None and set(unit.outcomes) == {UNDECIDED}:
+            units.fail_try(order, unit, lease.coldkey, now_ms)
+            session.add_all((order, unit))
+            await life.settle(session, order, now_ms)
+    store.announce_news()
 
 
 async def _judged_before(session: AsyncSession, lease: Lease, audited: Lease) -> set[int]:
@@ -133,17 +216,12 @@ async def _judged_before(session: AsyncSession, lease: Lease, audited: Lease) ->
     }
 
 
-async def _convict(session: AsyncSession, node: Node, policy: Policy, now_ms: int) -> None:
-    # Not those of these two minutes alone: an owner that restarts still has its say.
-    lately = replace(policy, live_ms=OWNER_MS)
-    validators = await live_nodes(session, NodeRole.VALIDATOR, lately, now_ms)
-    living = {validator.coldkey for validator in validators}
+async def _is_found_out(session: AsyncSession, node: Node, policy: Policy, now_ms: int) -> bool:
+    """Say whether so many owners have found a miner out as it takes."""
+    living = await living_owners(session, policy, now_ms)
     trails = await session.exec(select(Trail).where(col(Trail.miner) == node.hotkey))
     found_by = {row.owner for row in trails.all() if convicts(_read(row), Ground(row.ground))}
-    if len(found_by) >= min(OWNERS, max(1, len(living))):
-        node.convicted_at_ms = now_ms
-        session.add(node)
-        log.warning("miner convicted", miner=node.hotkey, owners=len(found_by))
+    return len(found_by) >= min(OWNERS, max(1, len(living)))
 
 
 async def _redo(store: Store, unit_id: str, now_ms: int) -> None:
@@ -157,7 +235,7 @@ async def _redo(store: Store, unit_id: str, now_ms: int) -> None:
     async with store.write() as session:
         order = await lock_order(session, seen.order_id)
         unit = await session.get(Unit, unit_id, with_for_update={"key_share": True})
-        if order is None or unit is None or order.status != OrderStatus.IN_PROGRESS:
+        if order is None or unit is None or not is_undelivered(order):
             return
         places = [place for place, letter in enumerate(unit.outcomes) if letter == VERIFIED]
         if unit.state != UnitState.CLOSED or not places:

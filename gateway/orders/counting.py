@@ -1,4 +1,4 @@
-"""What a decision on samples changes: the order's books, what is generated again, the record.
+"""What a decision on samples changes: the order's books, and what is generated again.
 
 The caller holds the order's lock.
 """
@@ -10,7 +10,6 @@ from sqlmodel.ext.asyncio.session import AsyncSession
 
 from gateway.orders import units
 from gateway.orders.policy import MAX_TRIES
-from gateway.orders.rows import lock_node
 from gateway.orders.samples import (
     MISSING,
     VERIFIED,
@@ -20,7 +19,6 @@ from gateway.orders.samples import (
     read_bits,
 )
 from gateway.store.tables import Order, OrderStatus, Unit, Verdict
-from scoring import reputation
 
 
 async def mark(
@@ -85,14 +83,6 @@ def generate_again(
         _write(unit, places, MISSING)
     elif order.status == OrderStatus.IN_PROGRESS:
         session.add(units.child_unit(order, unit, places, owner, now_ms))
-
-
-async def remember(session: AsyncSession, miner: str, letters: str) -> None:
-    """Extend a miner's record."""
-    node = await lock_node(session, miner) if letters else None
-    if node is not None:
-        node.outcomes = reputation.extended(node.outcomes, letters)
-        session.add(node)
 
 
 def _write(unit: Unit, places: list[int], letter: str) -> None:

@@ -14,6 +14,7 @@ from gateway.orders.leases import issued_at, may_hold_more, refuse_unreliable, s
 from gateway.orders.nodes import can_serve, has_loaded, known_node, live_nodes
 from gateway.orders.planner import share_of, unit_lines
 from gateway.orders.policy import Policy, generation_end, is_excluded
+from gateway.orders.records import refuse_suspended
 from gateway.orders.rows import lock_order
 from gateway.orders.stacks import yields
 from gateway.store.engine import Store
@@ -57,11 +58,12 @@ async def lease_generation(
 
     Raises:
         GatewayError: 403 where the node has not announced itself as a miner of this model, is
-            suspended, or left too many leases unanswered.
+            convicted, or suspended for it, or left too many of its leases unanswered.
     """
     async with store.read() as session:
         node = await known_node(session, hotkey, NodeRole.MINER, request.loaded)
-        await refuse_unreliable(session, hotkey, LeaseKind.GENERATE, policy, now_ms)
+        await refuse_suspended(session, node, request.loaded, now_ms)
+        await refuse_unreliable(session, node, request.loaded, policy, now_ms)
         if await audit_backlog(session, request.loaded) >= policy.audit_backlog:
             return None
         miners = await live_nodes(session, NodeRole.MINER, policy, now_ms)

@@ -1,26 +1,34 @@
 """Which validators may judge a result, and which are not believed for a while."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
-from sqlmodel import col, select, update
+from sqlmodel import col, select
 from sqlmodel.ext.asyncio.session import AsyncSession
 
 from gateway.errors import GatewayError
-from gateway.orders.nodes import can_serve
-from gateway.orders.policy import Policy
-from gateway.store.tables import Lease, LeaseState, Node, Order
+from gateway.orders.nodes import can_serve, live_nodes
+from gateway.orders.policy import HOUR, Policy
+from gateway.store.tables import Lease, LeaseState, Node, NodeRole, Order
 
 TAKEN_BEFORE = (LeaseState.ANSWERED, LeaseState.EXPIRED)
+# An owner lives here while one of its validators was seen within this.
+OWNER_MS = 24 * HOUR
+
+
+async def asked_owners(session: AsyncSession, result_lease: Lease) -> Sequence[str]:
+    """Return the owners of validators that had a result, and answered or let it lapse."""
+    statement = select(Lease.coldkey).where(
+        col(Lease.audited_lease_id) == result_lease.id, col(Lease.state).in_(TAKEN_BEFORE)
+    )
+    return (await session.exec(statement)).all()
 
 
 async def fresh_judges(
     session: AsyncSession, order: Order, result_lease: Lease, validators: Sequence[Node]
 ) -> list[Node]:
     """Return those of ``validators`` whose owner may judge a result and has not had it before."""
-    statement = select(Lease.coldkey).where(
-        col(Lease.audited_lease_id) == result_lease.id, col(Lease.state).in_(TAKEN_BEFORE)
-    )
-    barred = {*(await session.exec(statement)).all(), result_lease.coldkey}
+    barred = {*await asked_owners(session, result_lease), result_lease.coldkey}
     return [
         node
         for node in validators
@@ -30,16 +38,23 @@ async def fresh_judges(
     ]
 
 
-async def distrust(session: AsyncSession, owner: str, policy: Policy, now_ms: int) -> None:
-    """Believe an owner's validators nothing for a while."""
-    statement = (
-        update(Node)
-        # Whatever role it announces just now: it may have been a validator a moment ago.
-        .where(col(Node.coldkey) == owner)
-        .values(distrusted_until_ms=now_ms + policy.distrust_ms)
-        .execution_options(synchronize_session=False)
-    )
-    await session.exec(statement)
+async def judges_left(
+    session: AsyncSession, order: Order, result_lease: Lease, policy: Policy, now_ms: int
+) -> bool:
+    """Say whether a validator lives whose owner has not had this result."""
+    await session.flush()
+    validators = await live_nodes(session, NodeRole.VALIDATOR, policy, now_ms)
+    return bool(await fresh_judges(session, order, result_lease, validators))
+
+
+async def living_owners(session: AsyncSession, policy: Policy, now_ms: int) -> set[str]:
+    """Return the owners of whose believed validators one was seen within a day.
+
+    Not of these two minutes alone: an owner that restarts still has its say.
+    """
+    lately = replace(policy, live_ms=OWNER_MS)
+    validators = await live_nodes(session, NodeRole.VALIDATOR, lately, now_ms)
+    return {validator.coldkey for validator in validators}
 
 
 async def is_distrusted(session: AsyncSession, owner: str, now_ms: int) -> bool:

@@ -15,6 +15,8 @@ from gateway.store.tables import (
     Lease,
     LeaseKind,
     LeaseState,
+    Node,
+    NodeRole,
     Order,
     Review,
     ReviewState,
@@ -22,7 +24,7 @@ from gateway.store.tables import (
     UnitState,
 )
 from protocol.documents import lease_statement
-from protocol.messages import Heartbeat, HeartbeatAnswer, Work
+from protocol.messages import Heartbeat, HeartbeatAnswer, LoadedModel, Work
 
 LEASE_NOT_FOUND = (404, "lease_not_found", "This node holds no lease of this id.")
 LEASE_OVER = (409, "lease_over", "The lease is over; drop its work and ask for another.")
@@ -132,19 +134,25 @@ async def may_hold_more(
 
 
 async def refuse_unreliable(
-    session: AsyncSession, hotkey: str, kind: LeaseKind, policy: Policy, now_ms: int
+    session: AsyncSession, node: Node, loaded: LoadedModel, policy: Policy, now_ms: int
 ) -> None:
-    """Refuse a node that gave back, or let lapse, too many of its latest leases of a kind.
+    """Refuse a node that gave back, or let lapse, too many of its latest leases of a commit.
+
+    Of that commit alone: a model that brings engines down keeps nobody from the others.
 
     Raises:
         GatewayError: 403 ``leases_unanswered``.
     """
+    kind = LeaseKind.GENERATE if node.role == NodeRole.MINER else LeaseKind.AUDIT
     statement = (
         select(Lease.state, func.count())
+        .join(Order, col(Order.id) == col(Lease.order_id))
         .where(
-            col(Lease.hotkey) == hotkey,
+            col(Lease.hotkey) == node.hotkey,
             col(Lease.ended_at_ms) > now_ms - policy.unanswered_ms,
             col(Lease.kind) == kind,
+            col(Order.model) == loaded.model,
+            col(Order.revision) == loaded.revision,
         )
         .group_by(col(Lease.state))
     )
@@ -154,8 +162,8 @@ async def refuse_unreliable(
         raise GatewayError(
             403,
             "leases_unanswered",
-            f"{unanswered} leases of this node ended without an answer within "
-            f"{policy.unanswered_ms // SECOND} s; it is given work again once they are older.",
+            f"{unanswered} leases of this model commit ended without this node's answer within "
+            f"{policy.unanswered_ms // SECOND} s; it is given work of it once they are older.",
         )
 
 

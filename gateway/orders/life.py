@@ -1,6 +1,5 @@
 """How an order's generation ends: settled, at the end of its window, or cancelled."""
 
-from sqlmodel import col
 from sqlmodel.ext.asyncio.session import AsyncSession
 
 from gateway.errors import GatewayError
@@ -8,11 +7,11 @@ from gateway.orders import transitions
 from gateway.orders.policy import Policy
 from gateway.orders.reading import BATCH_NOT_FOUND
 from gateway.orders.rows import (
+    has_units_of_convicted,
     live_leases,
     lock_order,
     open_reviews,
     units_at_work,
-    units_of_convicted,
 )
 from gateway.store.engine import Store
 from gateway.store.tables import (
@@ -22,7 +21,6 @@ from gateway.store.tables import (
     OrderStatus,
     ReviewEnd,
     ReviewState,
-    Unit,
     UnitState,
 )
 
@@ -69,8 +67,7 @@ async def settle(session: AsyncSession, order: Order, now_ms: int) -> bool:
     await session.flush()
     if await open_reviews(session, order.id):
         return False
-    convicted = units_of_convicted().where(col(Unit.order_id) == order.id).limit(1)
-    if (await session.exec(convicted)).first() is not None:
+    if await has_units_of_convicted(session, order.id):
         return False
     await transitions.finalize(session, order.id, Ending.COMPLETED, now_ms)
     return True
@@ -87,6 +84,9 @@ async def expire(store: Store, order_id: str, now_ms: int) -> bool:
             return True
         if order.status != OrderStatus.IN_PROGRESS:
             return False
+        # They are taken back within a tick; then the rest is delivered.
+        if await has_units_of_convicted(session, order.id):
+            return False
         await _stop_work(session, order, now_ms)
         await transitions.finalize(session, order.id, Ending.EXPIRED, now_ms)
         return True
@@ -100,7 +100,7 @@ async def stop_cancelled(store: Store, order_id: str, policy: Policy, now_ms: in
             return False
         over = now_ms >= (order.cancelling_at_ms or 0) + policy.cancel_grace_ms
         at_work = await units_at_work(session, order.id) or await open_reviews(session, order.id)
-        if not over and at_work:
+        if (not over and at_work) or await has_units_of_convicted(session, order.id):
             return False
         await _stop_work(session, order, now_ms)
         await transitions.stop_cancelled(session, order.id)

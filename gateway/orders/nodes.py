@@ -14,7 +14,6 @@ from gateway.orders.rows import lock_node
 from gateway.store.engine import Store
 from gateway.store.tables import Node, NodeRole
 from protocol.messages import Announcement, LoadedModel, Stack
-from scoring.reputation import may_lease
 
 
 async def announce(
@@ -70,12 +69,6 @@ async def known_node(
             "What validators found in this miner's tokens is past what any honest engine shows; "
             "it is given no further work.",
         )
-    if role == NodeRole.MINER and not may_lease(node.outcomes):
-        raise GatewayError(
-            403,
-            "miner_suspended",
-            "Too many of this miner's latest samples were void; it is given no further work.",
-        )
     return node
 
 
@@ -99,8 +92,7 @@ async def live_nodes(
     return [
         node
         for node in (await session.exec(statement)).all()
-        if may_lease(node.outcomes)
-        and node.convicted_at_ms is None
+        if node.convicted_at_ms is None
         and (role != NodeRole.VALIDATOR or (node.distrusted_until_ms or 0) <= now_ms)
     ]
 

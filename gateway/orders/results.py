@@ -6,14 +6,15 @@ from gateway.errors import GatewayError
 from gateway.orders import life, units
 from gateway.orders.content import object_key, work_source
 from gateway.orders.leases import LEASE_OVER, Held, find_own, hold_own, issued_at
+from gateway.orders.records import remember
 from gateway.orders.result_reading import Posted, Reading, Terms, read_posted
 from gateway.orders.rows import lock_node
+from gateway.orders.samples import VOID
 from gateway.store.engine import Store
 from gateway.store.objects import ObjectExists, Objects
 from gateway.store.tables import Lease, LeaseKind, LeaseState, UnitState
 from gateway.workers import WorkerPool
 from protocol.messages import Receipt
-from scoring import reputation
 
 # How much the latest lease moves a miner's speed.
 SPEED_WEIGHT = 0.3
@@ -136,9 +137,5 @@ async def _refuse(session: AsyncSession, held: Held, broken: str, now_ms: int) -
     held.lease.answer = f"The whole unit is refused: {broken}."
     held.order.samples_void += held.unit.samples
     units.fail_try(held.order, held.unit, held.lease.coldkey, now_ms)
-    node = await lock_node(session, held.lease.hotkey)
-    if node is not None:
-        voids = reputation.VOID * held.unit.samples
-        node.outcomes = reputation.extended(node.outcomes, voids)
-        session.add(node)
+    await remember(session, held.order, held.lease, VOID * held.unit.samples, now_ms)
     await life.settle(session, held.order, now_ms)

@@ -10,10 +10,12 @@ from sqlmodel import col, select
 from sqlmodel.ext.asyncio.session import AsyncSession
 
 from gateway.orders import life, reviews, units
+from gateway.orders.aftermath import carry_out
 from gateway.orders.counting import revoke
 from gateway.orders.judges import fresh_judges
 from gateway.orders.leases import Held, give_back, hold
 from gateway.orders.nodes import live_nodes
+from gateway.orders.opinions import is_alone, shown_before
 from gateway.orders.policy import Policy
 from gateway.orders.rows import lock_order
 from gateway.orders.samples import UNDECIDED, VERIFIED
@@ -111,12 +113,15 @@ async def _end_in_vain(store: Store, review_id: str, policy: Policy, now_ms: int
             return
     document = await store.objects.get(held.lease.object_key or "")
     lengths = sample_lengths(document)
+    shown = await shown_before(store, held.lease.id)
     async with store.write() as session:
         held = await _hold(session, review_id)
         if held is None or held.review is None:
             return
         if held.review.state in (ReviewState.AWAITED, ReviewState.OPEN):
-            await reviews.close(session, held, held.lease, ending, lengths, policy, now_ms)
+            on = (session, held, held.lease)
+            after = await reviews.close(*on, ending, lengths, shown, policy, now_ms)
+            await carry_out(*on, after, policy, now_ms)
             await life.settle(session, held.order, now_ms)
 
 
@@ -192,7 +197,7 @@ async def _withdraw(store: Store, verdict_id: str, now_ms: int) -> None:
         verdict = await session.get(Verdict, verdict_id)
         if order is None or unit is None or verdict is None:
             return
-        lone = await reviews.is_alone(session, result_lease, verdict)
+        lone = await is_alone(session, result_lease, verdict)
         if order.status != OrderStatus.IN_PROGRESS or not lone or unit.state != UnitState.CLOSED:
             return
         review = await _review_of(session, result_lease.id)

@@ -7,7 +7,7 @@ SQLite has one writer and needs none.
 
 from collections.abc import Sequence
 
-from sqlmodel import col, select
+from sqlmodel import and_, col, or_, select
 from sqlmodel.ext.asyncio.session import AsyncSession
 from sqlmodel.sql.expression import SelectOfScalar
 
@@ -63,8 +63,16 @@ async def open_reviews(session: AsyncSession, order_id: str) -> Sequence[Review]
     return (await session.exec(statement)).all()
 
 
+def is_undelivered(order: Order) -> bool:
+    """Say whether what an order delivers can still change."""
+    if order.status == OrderStatus.CANCELLING:
+        return order.ending is None
+    return order.status == OrderStatus.IN_PROGRESS
+
+
 def units_of_convicted() -> SelectOfScalar[str]:
     """Return what selects the units whose verified samples a convicted miner made, undelivered."""
+    cancelling = and_(col(Order.status) == OrderStatus.CANCELLING, col(Order.ending).is_(None))
     return (
         select(Unit.id)
         .join(Lease, col(Lease.id) == col(Unit.result_lease_id))
@@ -74,9 +82,15 @@ def units_of_convicted() -> SelectOfScalar[str]:
             col(Node.convicted_at_ms).is_not(None),
             col(Unit.state) == UnitState.CLOSED,
             col(Unit.outcomes).contains(VERIFIED),
-            col(Order.status) == OrderStatus.IN_PROGRESS,
+            or_(col(Order.status) == OrderStatus.IN_PROGRESS, cancelling),
         )
     )
+
+
+async def has_units_of_convicted(session: AsyncSession, order_id: str) -> bool:
+    """Say whether an order still counts samples as verified that a convicted miner made."""
+    statement = units_of_convicted().where(col(Unit.order_id) == order_id).limit(1)
+    return (await session.exec(statement)).first() is not None
 
 
 async def live_leases(session: AsyncSession, order_id: str) -> Sequence[Lease]:

@@ -2,17 +2,20 @@
 
 import asyncio
 import json
+from dataclasses import replace
 from itertools import pairwise
 
 from sqlmodel.ext.asyncio.session import AsyncSession
 
 from gateway.errors import GatewayError
 from gateway.orders import life, reviews, units
+from gateway.orders.aftermath import Aftermath, carry_out
 from gateway.orders.content import object_key, unit_work
 from gateway.orders.convicting import add_evidence
-from gateway.orders.counting import generate_again, mark, remember
+from gateway.orders.counting import generate_again, mark
 from gateway.orders.judges import refuse_distrusted
 from gateway.orders.leases import Held, find_own, hold_own, statement_of
+from gateway.orders.opinions import Shown, seen, shown_before
 from gateway.orders.policy import Policy
 from gateway.orders.result_reading import Posted
 from gateway.orders.results import answered_before, put_once
@@ -24,6 +27,7 @@ from protocol.documents import digest, statement_of_verdicts, verdict_root, work
 from protocol.keys import verify_statement
 from protocol.messages import Receipt, SampleVerdict, Stack, Verdicts, Work
 from scoring.profile import Profile
+from scoring.reputation import LONE_VOID
 from scoring.weighing import judged_by, weighing_fault
 
 LETTERS = {"verified": VERIFIED, "void": VOID, "inconclusive": UNDECIDED}
@@ -51,6 +55,7 @@ async def accept_verdicts(
     profile, lengths = await asyncio.to_thread(
         _examine, held.lease, audited, work, document, verdicts
     )
+    shown = await shown_before(store, audited.id) | {lease_id: seen(verdicts.samples)}
     key = object_key(held.order.id, f"verdicts/{lease_id}-{posted.digest[:16]}.json")
     await put_once(store.objects, key, posted.content)
     async with store.write() as session:
@@ -65,12 +70,13 @@ async def accept_verdicts(
         letters = "".join(LETTERS[sample.outcome] for sample in verdicts.samples)
         row = _record(held, audited, verdicts, letters, now_ms)
         session.add(row)
+        on = (session, held, audited)
         if held.review is None:
-            await _apply(session, held, audited, row, lengths, policy, now_ms)
-        await add_evidence(session, held, audited, profile, verdicts.samples, policy, now_ms)
-        held.save(session)
-        if held.review is not None:
-            await reviews.weigh(session, held, audited, lengths, policy, now_ms)
+            after = await _apply(*on, row, lengths, shown, policy, now_ms)
+        else:
+            after = await reviews.weigh(*on, lengths, shown, policy, now_ms)
+        await carry_out(*on, after, policy, now_ms)
+        await add_evidence(*on, profile, verdicts.samples, policy, now_ms)
         await life.settle(session, held.order, now_ms)
     store.announce_news()
     return answered_before(held.lease, posted)
@@ -168,9 +174,10 @@ async def _apply(
     audited: Lease,
     row: Verdict,
     lengths: list[int],
+    shown: Shown,
     policy: Policy,
     now_ms: int,
-) -> None:
+) -> Aftermath:
     """Decide the unit's undecided samples and count them, each once."""
     unit, order = held.unit, held.order
     pairs = list(zip(unit.outcomes, row.outcomes, strict=True))
@@ -191,15 +198,13 @@ async def _apply(
     order.tokens_verified += row.tokens
     generate_again(session, order, unit, newly[VOID], audited.coldkey, now_ms)
     reviewed = policy.second_opinions > 0
+    after = Aftermath()
     if UNDECIDED in unit.outcomes:
         units.audit_again(order, unit, now_ms)
     else:
         units.close(unit, now_ms)
         if reviewed:
-            await reviews.begin(session, held, audited, lengths, policy, now_ms)
-    decided = {place: letter for letter, places in newly.items() for place in places}
-    letters = [decided[place] for place in sorted(decided)]
-    if reviewed:
-        # A void counts once its unit's review is closed.
-        letters = [letter for letter in letters if letter == VERIFIED]
-    await remember(session, audited.hotkey, "".join(letters))
+            after = await reviews.begin(session, held, audited, lengths, shown, policy, now_ms)
+    # A void counts once its unit's review is closed; where there are none, by this one's word.
+    voids = after.letters if reviewed else LONE_VOID * len(newly[VOID])
+    return replace(after, letters=VERIFIED * len(newly[VERIFIED]) + voids)

@@ -15,7 +15,7 @@ from gateway.store.tables import Node, Trail
 from protocol.messages import AuditLease
 from scoring.profile import BINS, Profile
 from scoring.sample_rule import judge_sample
-from tests.support.profiles import made_profile
+from tests.support.profiles import ASSUMED, made_profile
 
 # Every sample shows one margin that no honest token of the profile shows.
 PROMPTS = [[number] for number in range(1, 13)]
@@ -35,7 +35,7 @@ def world(world):
 def profile(monkeypatch: pytest.MonkeyPatch) -> Profile:
     """A profile for the fake stacks of these tests, as if it had been measured and published."""
     measured = made_profile([90_000], [np.eye(BINS)[0]])
-    monkeypatch.setattr("scoring.published.published", lambda: (measured,))
+    monkeypatch.setattr("scoring.published.published", lambda: (measured, ASSUMED))
     return measured
 
 
@@ -132,16 +132,6 @@ async def test_a_trail_goes_on_over_results(world, profile):
     (row,) = await world.rows(Trail)
     assert row.tokens == (await world.order(order)).tokens_verified
     assert row.peak < 1
-
-
-async def test_an_owner_that_is_not_believed_has_no_trails(world, profile):
-    await world.place(PROMPTS)
-    miner, only = await world.node("miner"), await world.node("validator")
-    await world.generate(miner)
-    await audit(world, only, [])
-    async with world.store.write() as session:
-        await convicting.forget(session, only.coldkey)
-    assert await world.rows(Trail) == []
 
 
 async def test_a_profile_that_is_too_small_leaves_no_trail(world):

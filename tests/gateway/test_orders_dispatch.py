@@ -229,7 +229,7 @@ async def test_leases_given_back_are_counted(world):
         for _ in range(3):
             lease = await lease_one(node)
             await dispatch.release(world.store, node.hotkey, lease.lease_id, world.now)
-        with pytest.raises(GatewayError, match="3 leases of this node") as error:
+        with pytest.raises(GatewayError, match="3 leases of this model commit") as error:
             await lease_one(node)
         assert (error.value.status, error.value.code) == (403, "leases_unanswered")
     other = await world.node("miner")
@@ -357,14 +357,14 @@ async def test_the_demand_board_counts_what_waits(world):
     assert (row.waiting_samples, row.waiting_audits) == (4, 4)
 
 
-async def test_an_announcement_keeps_the_record(world):
+async def test_an_announcement_keeps_what_is_known_of_a_node(world):
     miner = await world.node("miner")
     async with world.store.write() as session:
         node = await session.get(Node, miner.hotkey)
-        node.outcomes = "vx"
+        node.convicted_at_ms = 1
         session.add(node)
     world.now += 5
     await world.announce(miner, loaded=False)
     (node,) = await world.rows(Node, col(Node.hotkey) == miner.hotkey)
-    assert (node.outcomes, node.loaded_model, node.seen_at_ms) == ("vx", None, world.now)
+    assert (node.convicted_at_ms, node.loaded_model, node.seen_at_ms) == (1, None, world.now)
     assert node.registered_at_ms == world.now - 5

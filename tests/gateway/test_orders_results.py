@@ -1,15 +1,18 @@
 """Results and verdicts: what is taken, what is refused, and what it changes."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
-from sqlmodel import col
+from second_opinions import record
+from sqlmodel import col, update
 
 from gateway.errors import GatewayError
 from gateway.orders import leases
-from gateway.orders.policy import MAX_AUDITS, MAX_TRIES
-from gateway.store.tables import Lease, Node, Unit, Verdict
+from gateway.orders.policy import MAX_AUDITS, MAX_TRIES, Policy
+from gateway.store.tables import Lease, Node, Order, Unit, Verdict
 from protocol.messages import SampleVerdict
+from scoring.reputation import LIFE_MS
 
 PROMPTS = ((1, 2), (3,), (4, 5, 6), (7,))
 
@@ -62,8 +65,7 @@ async def test_void_samples_go_to_another_miner(world):
     await world.audit(validator)
     order = await world.order(order)
     assert counts(order) == (4, 2, 0, 4) and order.status == "finalizing"
-    (node,) = await world.rows(Node, col(Node.hotkey) == cheat.hotkey)
-    assert node.outcomes == "vxvx"
+    assert await record(world, cheat) == "vvoo"
 
 
 async def test_void_samples_go_back_to_the_only_miner(world):
@@ -75,16 +77,89 @@ async def test_void_samples_go_back_to_the_only_miner(world):
 
 
 async def test_a_cheat_is_given_no_further_work(world):
-    world_miners = [await world.node("miner") for _ in range(2)]
-    cheat, honest = world_miners
+    cheat, honest = await world.node("miner"), await world.node("miner")
     validator = await world.node("validator")
     order = await world.place([[place] for place in range(1, 13)])
     await world.generate(cheat)
     await world.audit(validator, ["void", "void", "void", "verified"])
+    await world.finish(honest, validator)
     message = await refused(world.lease(cheat), 403, "miner_suspended")
     assert "void" in message
-    await world.finish(honest, validator)
     assert counts(await world.order(order)) == (12, 3, 0, 12)
+
+
+async def test_voids_are_forgotten_after_a_day(world):
+    cheat, honest = await world.node("miner"), await world.node("miner")
+    validator = await world.node("validator")
+    await world.place([[place] for place in range(1, 13)], hours=72)
+    await world.generate(cheat)
+    await world.audit(validator, "void")
+    await world.generate(honest)
+    await world.audit(validator)
+    await refused(world.lease(cheat), 403, "miner_suspended")
+    world.now += LIFE_MS
+    await world.announce(cheat)
+    assert await world.lease(cheat) is not None
+
+
+async def test_weights_that_round_badly_get_no_miner_suspended(world):
+    """A customer orders weights on which no two machines agree: all that anybody makes is void."""
+    await world.place([[place] for place in range(1, 13)])
+    miners = [await world.node("miner") for _ in range(3)]
+    validator = await world.node("validator")
+    for miner in miners:
+        await world.generate(miner)
+        await world.audit(validator, "void")
+    for miner in miners:
+        assert await record(world, miner) == "oooo"
+        assert await world.lease(miner) is not None
+
+
+async def test_a_hotkey_of_the_same_owner_vouches_for_no_void(world):
+    await world.place([[place] for place in range(1, 13)])
+    miner, twin = await world.node("miner", owner="one"), await world.node("miner", owner="one")
+    validator = await world.node("validator")
+    await world.generate(miner)
+    await world.audit(validator, "void")
+    await world.generate(twin)
+    await world.audit(validator)
+    assert await world.lease(miner) is not None
+
+
+async def test_voids_count_against_work_of_their_commit_alone(world):
+    await world.place([[place] for place in range(1, 13)])
+    cheat, honest = await world.node("miner"), await world.node("miner")
+    validator = await world.node("validator")
+    await world.generate(cheat)
+    await world.audit(validator, "void")
+    await world.generate(honest)
+    await world.audit(validator)
+    await refused(world.lease(cheat), 403, "miner_suspended")
+    elsewhere = await another_commit(world, cheat)
+    assert await world.lease(elsewhere) is not None
+
+
+async def another_commit(world, node):
+    """Place an order of another commit and let a node hold it."""
+    order = await world.place([[1]])
+    async with world.store.write() as session:
+        await session.exec(
+            update(Order).where(col(Order.id) == order.id).values(revision="cd" * 20)
+        )
+    moved = replace(node, holds=node.holds.model_copy(update={"revision": "cd" * 20}))
+    await world.announce(moved)
+    return moved
+
+
+async def test_a_model_that_brings_engines_down_keeps_nobody_from_another(world):
+    world.policy = Policy(unit_samples=1, unanswered_leases=2)
+    await world.place([[place] for place in range(1, 13)])
+    miner = await world.node("miner")
+    for _ in range(2):
+        lease = await world.lease(miner)
+        await leases.release(world.store, miner.hotkey, lease.lease_id, world.now)
+    await refused(world.lease(miner), 403, "leases_unanswered")
+    assert await world.lease(await another_commit(world, miner)) is not None
 
 
 async def test_a_suspended_miner_is_no_other_miner(world):
@@ -184,8 +259,7 @@ async def test_a_result_that_is_not_the_leases_leaves_the_lease(sqlite_world, ch
     await refused(
         world.post(miner, lease, world.result(miner, lease, **change)), 400, "invalid_result"
     )
-    (node,) = await world.rows(Node)
-    assert node.outcomes == ""
+    assert await record(world, miner) == ""
     assert (await world.post(miner, lease)).accepted
 
 
@@ -212,6 +286,7 @@ async def test_a_malformed_sample_refuses_the_whole_unit(sqlite_world, bad, rule
         assert rule in message
     assert await world.lease_audit(validator) is None
     assert counts(await world.order(order)) == (0, 4, 0, 0)
+    # Nobody else needs to be verified: what is malformed shows without a model.
     await refused(world.lease(miner), 403, "miner_suspended")
     assert (await world.generate(other)).attempt == 2
 
@@ -279,8 +354,7 @@ async def test_inconclusive_samples_are_audited_by_another_validator(world):
     assert await world.audit(second, ["void", "verified", "verified", "verified"]) is not None
     # What the first has decided stays.
     assert counts(await world.order(order)) == (3, 1, 0, 3)
-    (node,) = await world.rows(Node, col(Node.hotkey) == miner.hotkey)
-    assert node.outcomes == "vxvv"
+    assert await record(world, miner) == "vovv"
 
 
 async def test_what_nobody_can_judge_is_missing_and_no_miner_is_blamed(world):
@@ -291,8 +365,7 @@ async def test_what_nobody_can_judge_is_missing_and_no_miner_is_blamed(world):
         assert await world.audit(validator, "inconclusive") is not None
     order = await world.order(order)
     assert counts(order) == (0, 0, 4, 0) and order.status == "finalizing"
-    (node,) = await world.rows(Node, col(Node.hotkey) == miner.hotkey)
-    assert node.outcomes == ""
+    assert await record(world, miner) == ""
 
 
 async def test_a_dead_validators_audit_is_taken_over(world):

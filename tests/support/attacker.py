@@ -22,7 +22,7 @@ from tokenizers import Tokenizer
 
 from gateway.orders import life
 from gateway.store.tables import Lease as LeaseRow
-from gateway.store.tables import Node, Order
+from gateway.store.tables import Node, Order, Record
 from protocol.documents import statement_of_result
 from protocol.keys import sign_statement
 from protocol.messages import AuditLease, Lease, LoadedModel, Message, Result
@@ -178,13 +178,15 @@ def counters(gateway: LiveGateway) -> list[tuple[int, ...]]:
             orders = (await session.exec(select(Order).order_by(Order.id))).all()
             leases = (await session.exec(select(LeaseRow).order_by(LeaseRow.id))).all()
             nodes = (await session.exec(select(Node).order_by(Node.hotkey))).all()
+            records = (await session.exec(select(Record).order_by(Record.miner))).all()
         return [
             *(
                 (o.samples_verified, o.samples_void, o.samples_missing, o.tokens_verified)
                 for o in orders
             ),
             *((lease.state, lease.tokens, lease.answer_sha256) for lease in leases),
-            *((node.outcomes, node.tokens_per_second) for node in nodes),
+            *(node.tokens_per_second for node in nodes),
+            *(record.entries_json for record in records),
         ]
 
     return gateway.run(read())

@@ -1,9 +1,11 @@
 """What tests of second opinions do with a ``World``, and what they look at."""
 
+import json
+
 from sqlmodel import col
 
 from gateway.orders import reviewing
-from gateway.store.tables import Node, Review
+from gateway.store.tables import Node, Record, Review
 
 BLOCK_MS = 12_000
 
@@ -43,8 +45,9 @@ async def ending(world) -> list[str | None]:
 
 
 async def record(world, miner) -> str:
-    (row,) = await world.rows(Node, col(Node.hotkey) == miner.hotkey)
-    return row.outcomes
+    """Return the letters of a miner's record with the world's model, oldest first."""
+    rows = await world.rows(Record, col(Record.miner) == miner.hotkey)
+    return "".join(found for row in rows for _, found in json.loads(row.entries_json))
 
 
 async def is_distrusted(world, node) -> bool:

@@ -15,6 +15,7 @@ from gateway.store.tables.ledger import LedgerAccount, LedgerKind, Transfer, Tra
 from gateway.store.tables.nodes import Node, NodeRole
 from gateway.store.tables.orders import OPEN_STATUSES, Dialect, Ending, Order, OrderStatus
 from gateway.store.tables.quotes import DatasetQuote, OutputFormat, Quote
+from gateway.store.tables.records import Record
 from gateway.store.tables.reviews import Review, ReviewEnd, ReviewState
 from gateway.store.tables.trails import Trail
 from gateway.store.tables.units import Unit, UnitState
@@ -44,6 +45,7 @@ __all__ = [
     "OrderStatus",
     "OutputFormat",
     "Quote",
+    "Record",
     "Review",
     "ReviewEnd",
     "ReviewState",

@@ -17,8 +17,7 @@ class NodeRole(StrEnum):
 class Node(Table, table=True):
     """A node by its hotkey, as it announced itself last; ``coldkey`` owns it on the chain.
 
-    ``outcomes`` are the latest judged samples of a miner, one letter each, oldest first (see
-    ``scoring/reputation.py``). A validator's verdicts do not count until ``distrusted_until_ms``.
+    A validator's verdicts do not count until ``distrusted_until_ms``.
     A miner convicted by the evidence is given no work.
     ``tokens_per_second`` is a moving average over its leases.
     """
@@ -36,6 +35,5 @@ class Node(Table, table=True):
     registered_at_ms: int = big()
     seen_at_ms: int = big()
     tokens_per_second: float | None = real(None)
-    outcomes: str = text("")
     distrusted_until_ms: int | None = big(None)
     convicted_at_ms: int | None = big(None)
