@@ -6,12 +6,10 @@ from collections.abc import Sequence
 from gateway.errors import GatewayError
 from gateway.graders import boxed_math, exact_match
 from gateway.graders.names import EXACT_MATCH
+from gateway.graders.tally import Grade
 from gateway.graders.work import compare_answers
 from gateway.worker import OVERTIME
 from gateway.workers import WorkerDied, WorkerPool
-
-Grade = bool | None
-"""Whether a sample answers its reference; None where no grading process could tell."""
 
 Pair = tuple[str, str]
 

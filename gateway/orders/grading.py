@@ -10,10 +10,10 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from hashlib import sha256
 
-from gateway.graders.pool import Grade, GraderPool, Pair
+from gateway.graders.pool import GraderPool, Pair
+from gateway.graders.tally import Grade, LineGrades, Tally
 from gateway.orders.content import object_key
 from gateway.orders.delivery_lines import Decoder, Heading, Line, answer_of
-from gateway.orders.evaluation import LineGrades, Tally
 from gateway.orders.evidence import Delivered
 from gateway.store.objects import ObjectExists, ObjectMissing, Objects
 

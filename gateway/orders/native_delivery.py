@@ -14,11 +14,12 @@ from typing import Any
 from bittensor_core import Keypair
 
 from gateway.graders.pool import GraderPool
+from gateway.graders.tally import LineGrades
 from gateway.ledger.charges import price_of
 from gateway.orders.content import object_key
 from gateway.orders.delivery import delivered_lines, heading_of, receipt_lines, refused_entries
 from gateway.orders.delivery_lines import Decoder, Line, missing_line, output_line, refused_line
-from gateway.orders.evaluation import EVALUATION, LineGrades, grader_of
+from gateway.orders.evaluation import EVALUATION, grader_of
 from gateway.orders.evidence import Delivered
 from gateway.orders.grading import Grading
 from gateway.orders.manifest import counts_of, native_statement

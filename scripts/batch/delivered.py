@@ -1,8 +1,7 @@
-"""What an ended order has to say for itself: its error entries and what it was charged."""
+"""What an ended order left short, from its delivery or from the gateway."""
 
 import json
 from collections.abc import Iterator
-from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -59,13 +58,6 @@ def errors_in(folder: Path) -> list[dict[str, Any]]:
         for path in sorted(folder.glob("errors*.jsonl"))
         for entry in _entries(path.read_bytes())
     ]
-
-
-def charged(order: dict[str, Any]) -> Decimal | None:
-    """Return what an ended order was charged, in USD; None where it tells no price."""
-    if order.get("price_usd") is None:
-        return None
-    return Decimal(order["price_usd"]) - Decimal(order.get("refunded_usd") or 0)
 
 
 def _entries(content: bytes) -> Iterator[dict[str, Any]]:

@@ -17,10 +17,10 @@ class TerminalScreen:
 
     Args:
         console: on standard error, so that standard output stays for results.
-        accept: says whether a price, in USD, is accepted; None for a price that is not known.
+        accept: says whether a price, in USD, is accepted.
     """
 
-    def __init__(self, console: Console, accept: Callable[[Decimal | None], bool]) -> None:
+    def __init__(self, console: Console, accept: Callable[[Decimal], bool]) -> None:
         self._console = console
         self._accept = accept
         self._bar: Progress | None = None
@@ -48,8 +48,7 @@ class TerminalScreen:
         self._stop()
         for line in quote_lines(quote):
             self._console.print(line, markup=False, highlight=False, soft_wrap=True)
-        price = quote.get("price_usd")
-        return self._accept(None if price is None else Decimal(price))
+        return self._accept(Decimal(quote["price_usd"]))
 
     def progressed(self, order: dict[str, Any]) -> None:
         """Show how far an order is."""
@@ -109,13 +108,10 @@ def quote_lines(quote: dict[str, Any]) -> Iterator[str]:
     if quote.get("grader"):
         yield f"grader     {quote['grader']}"
     yield f"window     {quote['completion_window']}"
-    if quote.get("price_usd") is not None:
-        yield f"price      at most {quote['price_usd']} USD{_estimate(quote)}"
-
-
-def _estimate(quote: dict[str, Any]) -> str:
-    estimate = quote.get("estimate_usd")
-    return "" if estimate is None else f"; about {estimate} USD if half of max_tokens is used"
+    yield (
+        f"price      at most {quote['price_usd']} USD; "
+        f"{quote['estimate']['price_usd']} USD where half of max_tokens is used"
+    )
 
 
 def _queue(order: dict[str, Any]) -> str:

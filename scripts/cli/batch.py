@@ -62,7 +62,6 @@ def run(
     Shows the price and asks before anything is ordered. Stopped at any time, the same command goes
     on where it was.
     """
-    from scripts.batch.delivered import charged
     from scripts.batch.gateway import BatchError
     from scripts.batch.run import run as run_batch
     from scripts.batch.screen import TerminalScreen, console
@@ -80,9 +79,7 @@ def run(
     _verify(folder, file, f"{asked.model}@{asked.revision}")
     typer.echo(f"\n{order['batch_id']} is {order['state']}: {folder}")
     _show_evaluation(order)
-    price = charged(order)
-    if price is not None:
-        typer.echo(f"charged {price} USD of {order['price_usd']} reserved")
+    typer.echo(f"charged {order['charged_usd']} USD of {order['price_usd']} USD reserved")
     if order["progress"]["lines_completed"] < order["progress"]["lines_total"]:
         typer.echo(f"some lines failed: reliquary batch retry {folder} --input {file}")
 
@@ -248,9 +245,9 @@ def _usd(text: str) -> Decimal:
     return value
 
 
-def _accepts(price: Decimal | None, ceiling: Decimal | None, yes: bool) -> bool:
+def _accepts(price: Decimal, ceiling: Decimal | None, yes: bool) -> bool:
     """Say whether a price may be ordered, asking where somebody can be asked."""
-    if ceiling is not None and price is not None:
+    if ceiling is not None:
         if price > ceiling:
             raise Failure(f"the price is above --max-price {ceiling}; nothing was ordered")
         return True

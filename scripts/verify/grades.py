@@ -3,7 +3,7 @@
 import json
 from collections.abc import Mapping
 
-from gateway.orders.evaluation import LineGrades, Tally
+from gateway.graders.tally import LineGrades, Tally
 from protocol.receipts import SampleReceipt
 from scripts.verify.files import DeliveryFile
 from scripts.verify.prompts import ExpectedLine

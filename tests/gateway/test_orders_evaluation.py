@@ -110,6 +110,7 @@ async def test_missing_samples_are_failures(world, model_folder):
 async def test_what_no_process_could_grade_is_null_and_stays_so(world, model_folder, monkeypatch):
     monkeypatch.setattr("gateway.graders.boxed_math.last_box", lambda text: f"[{text}]")
     monkeypatch.setattr("gateway.graders.pool.compare_answers", _killed_by_line_three)
+    monkeypatch.setattr("gateway.graders.pool.TRIES", 1)
     references = ["1", "2", "3", "4"]
     options = {"references": references, "metadata": {GRADER: BOXED_MATH}}
     order, _ = await delivered(world, model_folder, **options)

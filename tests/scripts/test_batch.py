@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -108,6 +109,8 @@ def test_from_a_file_to_a_verified_evaluation(customer: Customer, tmp_path: Path
     with customer.nodes():
         printed, said = customer.run("run", file, "--grader", "exact_match_v1", "--yes")
     assert "3 usable, 1 refused" in said and "line 2: invalid_json" in said
+    assert re.search(r"price +at most [0-9.]+ USD; [0-9.]+ USD where half", said)
+    assert re.search(r"charged [0-9.]+ USD of [0-9.]+ USD reserved", printed)
     assert "ALL HOLDS." in printed
     assert f"is delivered: {tmp_path / 'in-delivery'}" in printed
     assert "exact_match_v1: pass@1 0.666667 over 3 lines" in printed
@@ -221,6 +224,7 @@ def test_mistakes_are_told_in_a_line(complain: Callable[..., str], tmp_path: Pat
         (("run", nameless), {}, "--model"),
         (("run", file, "--model", "org/none"), {}, "--revision is needed"),
         (("run", hopeless, "--yes"), {}, "no_usable_line"),
+        (("run", file, "--max-price", "0.001"), {}, "above --max-price"),
         (("run", file, "--grader", "best"), {}, "grader"),
         # What was not ordered may be asked for anew.
         (("run", file, "--grader", "exact_match_v1", "--yes"), {}, "no_usable_line"),
