@@ -5,7 +5,7 @@ Nothing that is stored as a sum is believed: neither an account's totals, nor an
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from sqlmodel import col, func, select
 from sqlmodel.ext.asyncio.session import AsyncSession
@@ -46,15 +46,17 @@ class Report:
     faults: list[str]
 
 
-@dataclass
+@dataclass(frozen=True)
 class Books:
-    """All rows that the check is about, as they were at one moment."""
+    """All rows that the check is about, as they were at one moment.
+
+    ``tokens`` are those that standing verdicts verified, by order.
+    """
 
     accounts: Sequence[LedgerAccount]
     transfers: Sequence[Transfer]
     orders: Sequence[Order]
     tokens: Mapping[str, int]
-    sums: dict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
 
 
 async def check(store: Store) -> Report:
@@ -75,13 +77,13 @@ def examine(books: Books) -> Report:
     holds = {one.id: one for one in books.transfers if one.kind == TransferKind.HOLD}
     ends = [one for one in books.transfers if one.hold_id is not None]
     ended = {one.hold_id: one for one in ends}
-    _add_up(books, ended)
+    sums = _sums(books.transfers, ended)
     faults = [
         *_wrong_ends(holds, ends),
-        *_wrong_sums(books),
+        *_wrong_sums(books.accounts, sums),
         *_wrong_orders(books, holds, ended),
     ]
-    cash, revenue = books.sums[LedgerKind.CASH], books.sums[LedgerKind.REVENUE]
+    cash, revenue = sums[LedgerKind.CASH], sums[LedgerKind.REVENUE]
     return Report(
         accounts=sum(one.kind == LedgerKind.CUSTOMER for one in books.accounts),
         transfers=len(books.transfers),
@@ -109,15 +111,20 @@ async def _tokens(session: AsyncSession) -> dict[str, int]:
     return {order_id: int(tokens) for order_id, tokens in (await session.exec(statement)).all()}
 
 
-def _add_up(books: Books, ended: Mapping[str | None, Transfer]) -> None:
-    for transfer in books.transfers:
-        debit, credit = books.sums[transfer.debit_id], books.sums[transfer.credit_id]
+def _sums(
+    transfers: Sequence[Transfer], ended: Mapping[str | None, Transfer]
+) -> dict[str, Counter[str]]:
+    """Add all transfers up, by account and by the name of the sum."""
+    sums: dict[str, Counter[str]] = defaultdict(Counter)
+    for transfer in transfers:
+        debit, credit = sums[transfer.debit_id], sums[transfer.credit_id]
         if transfer.kind != TransferKind.HOLD:
             debit["debits_posted"] += transfer.amount_nano
             credit["credits_posted"] += transfer.amount_nano
         elif transfer.id not in ended:
             debit["debits_pending"] += transfer.amount_nano
             credit["credits_pending"] += transfer.amount_nano
+    return sums
 
 
 def _wrong_ends(holds: Mapping[str, Transfer], ends: Sequence[Transfer]) -> Iterator[str]:
@@ -134,24 +141,26 @@ def _wrong_ends(holds: Mapping[str, Transfer], ends: Sequence[Transfer]) -> Iter
             yield f"hold {end.hold_id} ended {times[end.hold_id]} times, once as {end.id}"
 
 
-def _wrong_sums(books: Books) -> Iterator[str]:
+def _wrong_sums(
+    accounts: Sequence[LedgerAccount], sums: Mapping[str, Counter[str]]
+) -> Iterator[str]:
     for kind in ("pending", "posted"):
-        debits = sum(getattr(one, f"debits_{kind}") for one in books.accounts)
-        credits = sum(getattr(one, f"credits_{kind}") for one in books.accounts)
+        debits = sum(getattr(one, f"debits_{kind}") for one in accounts)
+        credits = sum(getattr(one, f"credits_{kind}") for one in accounts)
         if debits != credits:
             yield f"all debits {kind} come to {debits} nano-USD, all credits {kind} to {credits}"
-    for account in books.accounts:
-        sums = books.sums[account.id]
+    for account in accounts:
+        own = sums.get(account.id, Counter())
         for name in SUMS:
-            if getattr(account, name) != sums[name]:
+            if getattr(account, name) != own[name]:
                 yield (
                     f"account {account.id}: {name} is {getattr(account, name)} nano-USD, its "
-                    f"transfers come to {sums[name]}"
+                    f"transfers come to {own[name]}"
                 )
-        spent = sums["debits_posted"] + sums["debits_pending"]
-        if account.kind == LedgerKind.CUSTOMER and spent > sums["credits_posted"]:
+        spent = own["debits_posted"] + own["debits_pending"]
+        if account.kind == LedgerKind.CUSTOMER and spent > own["credits_posted"]:
             yield f"account {account.id} is overdrawn"
-    for missing in books.sums.keys() - {account.id for account in books.accounts}:
+    for missing in sorted(sums.keys() - {account.id for account in accounts}):
         yield f"account {missing} has transfers and no row"
 
 

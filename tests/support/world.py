@@ -411,6 +411,10 @@ class World:
         if self.settles:
             await check_money(self.store)
 
+    async def order_of(self, order_id: str) -> Order:
+        """Read an order by its id."""
+        return await get_order(self.store, self.account_id, order_id)
+
     async def rows(self, table: type[Row], *conditions: Any) -> list[Row]:
         async with self.store.read() as session:
             return list((await session.exec(select(table).where(*conditions))).all())

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from books import check_money
+from databases import emptied, fresh_sqlite
 from exports import run_export
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
@@ -66,7 +67,7 @@ class Money(RuleBasedStateMachine):
 
     async def _begin(self) -> None:
         folder = Path(self.scratch.name)
-        url = self.database or f"sqlite:///{folder}/gateway.db"
+        url = emptied(self.database) if self.database else fresh_sqlite(folder / "gateway.db")
         store = await Store.open(url, open_objects(f"file://{folder}/objects"))
         self.world = World(store, folder, Policy(unit_samples=2, export_tries=2, open_orders=50))
         for account in ACCOUNTS:
@@ -234,9 +235,14 @@ def examine(database: str, model_folder: Path, examples: int, steps: int) -> Non
 
 
 def test_the_books_balance(model_folder: Path):
-    examine("", model_folder, 8, 20)
+    examine("", model_folder, 3, 15)
 
 
 @pytest.mark.slow
 def test_the_books_balance_for_long(model_folder: Path):
-    examine("", model_folder, 100, 50)
+    examine("", model_folder, 60, 40)
+
+
+@pytest.mark.slow
+def test_the_books_balance_over_postgresql(postgres: str, model_folder: Path):
+    examine(postgres, model_folder, 15, 30)
