@@ -7,7 +7,7 @@ from fastapi.responses import JSONResponse
 from pydantic import ConfigDict, Field
 
 from gateway.api.models import ContractObject
-from gateway.api.native_documented import ORDERS, describe_native
+from gateway.api.native_documented import ORDERS, describe_native, documented
 from gateway.api.state import StateOf
 
 router = APIRouter()
@@ -25,7 +25,12 @@ class CatalogObject(ContractObject):
     ]
 
 
-@router.get("/generation/catalog", tags=[ORDERS], summary="List the supported architectures")
+@router.get(
+    "/generation/catalog",
+    tags=[ORDERS],
+    summary="List the supported architectures",
+    responses=documented(503)["responses"],
+)
 async def catalog(state: StateOf) -> CatalogObject:
     """List the supported architectures; no key is needed."""
     return CatalogObject(architectures=list(await state.capacity.supported(state.now_ms())))

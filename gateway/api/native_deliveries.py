@@ -1,15 +1,17 @@
 """``/api/v1/dataset-orders/{id}/deliveries``: what was delivered of an order, file by file."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Request
 from fastapi import Path as InPath
 from fastapi.responses import Response
+from pydantic import ConfigDict
 from sqlmodel import col, select
 
 from gateway.api.auth import Customer
-from gateway.api.documented import CONTENT_ANSWERS
-from gateway.api.native_documented import DELIVERIES, PREFIX, documented
+from gateway.api.models import ContractObject
+from gateway.api.native_documented import DELIVERIES, DOWNLOAD, PREFIX, documented
+from gateway.api.native_examples import EXAMPLE_MANIFEST
 from gateway.api.native_order_object import Delivery, DeliveryFile
 from gateway.api.state import State, StateOf
 from gateway.api.transfers import send_object
@@ -67,6 +69,16 @@ async def deliveries_of(store: Store, order: Order) -> list[Delivery]:
     ]
 
 
+class ManifestObject(ContractObject):
+    """``manifest.json``: a statement with the hotkey and the signature of the gateway."""
+
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [EXAMPLE_MANIFEST]})
+
+    statement: dict[str, Any]
+    gateway: str
+    signature: str
+
+
 @router.head(
     "/dataset-orders/{order_id}/deliveries/{delivery_id}/files/{name}", include_in_schema=False
 )
@@ -74,7 +86,7 @@ async def deliveries_of(store: Store, order: Order) -> list[Delivery]:
     "/dataset-orders/{order_id}/deliveries/{delivery_id}/files/{name}",
     summary="Download a file of a delivery",
     response_class=Response,
-    **documented(416, 429, answers=CONTENT_ANSWERS),
+    **documented(416, 429, answers=DOWNLOAD),
 )
 async def download(
     order_id: OrderId,
@@ -94,7 +106,10 @@ async def download(
 
 
 @router.get(
-    "/dataset-orders/{order_id}/manifest", summary="Read a delivery's manifest", **documented()
+    "/dataset-orders/{order_id}/manifest",
+    summary="Read a delivery's manifest",
+    response_model=ManifestObject,
+    **documented(),
 )
 async def get_manifest(order_id: OrderId, principal: Customer, state: StateOf) -> Response:
     """Return the signed manifest of a delivered order."""
@@ -115,7 +130,7 @@ async def get_manifest(order_id: OrderId, principal: Customer, state: StateOf) -
     "/dataset-orders/{order_id}/receipts",
     summary="Download all receipts of an OpenAI batch",
     response_class=Response,
-    **documented(416, 429, answers=CONTENT_ANSWERS),
+    **documented(416, 429, answers=DOWNLOAD),
 )
 async def get_receipts(
     order_id: OrderId, request: Request, principal: Customer, state: StateOf

@@ -4,6 +4,7 @@ from typing import Any, Final
 
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
+from fastapi.routing import APIRoute
 
 from gateway.api.documented import mend, with_scope
 from gateway.api.errors import error_object
@@ -40,7 +41,7 @@ _REFUSALS: dict[int, tuple[str, str, str | None, str]] = {
     503: ("batch_unavailable", "No worker is free to read the file.", None,
         "A dependency is unavailable; retry shortly."),
 }  # fmt: skip
-_ALWAYS = (401, 403, 404, 500)
+_ALWAYS = (400, 401, 403, 404, 429, 500)
 
 _PREAMBLE = """\
 The native routes of Reliquary Batch: uploads in parts, quotes before ordering, orders with their
@@ -48,6 +49,20 @@ money and progress, deliveries as JSONL or Parquet, and lines while an order run
 same accounts, keys, files and orders as the OpenAI-compatible routes under `/api/openai/v1`.
 Every refusal has the shape of `Error`.
 """
+
+
+DOWNLOAD: Final[dict[int | str, dict[str, Any]]] = {
+    status: {
+        "description": description,
+        "content": {
+            kind: {"schema": {"type": "string", "contentMediaType": kind}} for kind in kinds
+        },
+    }
+    for status, description, kinds in (
+        (200, "The file.", ("application/jsonl", "application/json", "application/octet-stream")),
+        (206, "A byte range of the file.", ("application/octet-stream",)),
+    )
+}
 
 
 def documented(
@@ -63,42 +78,59 @@ def documented(
         answers: what it answers in place of JSON.
     """
     responses = {
-        status: {
-            "model": Error,
-            "description": _REFUSALS[status][3],
-            "content": {"application/json": {"example": _example(status)}},
-        }
+        status: {"model": Error, "description": _REFUSALS[status][3]}
         for status in sorted({*statuses, *_ALWAYS})
     }
     return {"responses": {**(answers or {}), **responses}, "openapi_extra": with_scope(extra)}
 
 
 def describe_native(app: FastAPI) -> dict[str, Any]:
-    """Return the OpenAPI document of the native routes as they are."""
-    routes = [route for route in app.routes if getattr(route, "path", "").startswith(PREFIX)]
+    """Return the OpenAPI document of the native routes as they are.
+
+    FastAPI leaves out the nulls of examples, which objects here have; so examples are put in last.
+    """
+    routes = [
+        route
+        for route in app.routes
+        if isinstance(route, APIRoute) and route.path.startswith(PREFIX) and route.include_in_schema
+    ]
     document = get_openapi(
         title="Reliquary Batch, native routes",
         version=app.version,
         description=_PREAMBLE,
         routes=routes,
     )
-    schemas = document["components"]["schemas"]
-    for path in document["paths"].values():
-        for operation in path.values():
-            _give_example(operation["responses"], schemas)
+    for schema in document["components"]["schemas"].values():
+        schema.pop("examples", None)
+    for route in routes:
+        for method in route.methods:
+            operation = document["paths"][route.path_format][method.lower()]
+            operation["operationId"] = _operation_id(route.name)
+            _give_examples(operation["responses"], _example_of(route.response_model))
     return mend(document)
 
 
-def _example(status: int) -> dict[str, Any]:
+def _operation_id(name: str) -> str:
+    return "native" + "".join(word.capitalize() for word in name.split("_"))
+
+
+def _example_of(model: Any) -> Any:
+    """Return the example that a model gives of itself, or None."""
+    extra = getattr(model, "model_config", {}).get("json_schema_extra")
+    return extra["examples"][0] if isinstance(extra, dict) else None
+
+
+def _give_examples(responses: dict[str, Any], example: Any) -> None:
+    for status, response in responses.items():
+        content = response.get("content", {}).get("application/json")
+        if content is None:
+            continue
+        if int(status) >= 400:
+            content["example"] = _refusal(int(status))
+        elif example is not None:
+            content["example"] = example
+
+
+def _refusal(status: int) -> dict[str, Any]:
     code, message, param, _ = _REFUSALS[status]
     return error_object(status, code, message, param)
-
-
-def _give_example(responses: dict[str, Any], schemas: dict[str, Any]) -> None:
-    """Give a route's answer the example of its schema."""
-    content = responses.get("200", {}).get("content", {}).get("application/json")
-    if content is None or "$ref" not in content.get("schema", {}):
-        return
-    schema = schemas[content["schema"]["$ref"].rpartition("/")[2]]
-    if "examples" in schema:
-        content["example"] = schema["examples"][0]
