@@ -66,10 +66,11 @@ class LapseEntry(Message):
 
 
 class ConvictionEntry(Message):
-    """A miner that the evidence convicted."""
+    """A miner that stands convicted by the evidence, and since which epoch."""
 
     miner: Hotkey
     coldkey: ShortText
+    epoch: Number
 
 
 class EpochStatement(Message):
@@ -78,8 +79,9 @@ class EpochStatement(Message):
     ``number`` counts epochs of this length since 1970; this one lasts ``[starts_at, ends_at)``, in
     milliseconds. ``block`` was the chain's newest when the record was written: validators that set
     weights at a block use the records that are not newer. ``previous`` is the digest of the record
-    before it (``null`` for the first one). ``emission_nano`` says what the emission of an epoch is
-    worth, ``null`` where nobody does.
+    before it (``null`` for the first one). ``convictions`` are all that stand when the record is
+    written, not those of the epoch alone: one may be taken back. ``emission_nano`` says what the
+    emission of an epoch is worth, ``null`` where nobody does.
     """
 
     type: Literal["reliquary-epoch/1"] = "reliquary-epoch/1"

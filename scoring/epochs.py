@@ -32,7 +32,7 @@ def epoch_of(statement: EpochStatement) -> Epoch:
         add(entry.miner, entry.coldkey, nano, entry.verified, entry.void, 0)
     for lapse in statement.lapses:
         add(lapse.miner, lapse.coldkey, 0, 0, 0, 1)
-    convicted = {(entry.miner, entry.coldkey) for entry in statement.convictions}
+    convicted = {(one.miner, one.coldkey, one.epoch) for one in statement.convictions}
     return Epoch(
         statement.number,
         tuple(work[key] for key in sorted(work)),

@@ -67,17 +67,20 @@ class Work:
 
 @dataclass(frozen=True)
 class Convict:
-    """A miner that the evidence convicted in an epoch, and its owner."""
+    """A miner that stands convicted, its owner, and the epoch of the conviction."""
 
     hotkey: str
     coldkey: str
+    epoch: int
 
 
 @dataclass(frozen=True)
 class Epoch:
     """The public record of one epoch, as far as scores need it.
 
-    ``emission_nano`` is what the epoch's emission to miners is worth, None where nobody says.
+    ``convicted`` are all convictions that stand at its end: the newest record's are the ones that
+    count, since one may be taken back. ``emission_nano`` is what the epoch's emission to miners is
+    worth, None where nobody says.
     """
 
     number: int
@@ -146,7 +149,7 @@ def scores(epochs: Sequence[Epoch], rule: PayRule) -> Scores:
     if not numbers or any(here >= after for here, after in pairwise(numbers)):
         raise ValueError("the numbers of the epochs must rise, and there must be one")
     now = numbers[-1]
-    faded, fallen = weights(rule), _last_convictions(epochs)
+    faded, fallen = weights(rule), _falls(epochs[-1].convicted)
     accounts: dict[str, Account] = {}
     emission: int | None = 0
     for epoch in epochs:
@@ -163,13 +166,13 @@ def scores(epochs: Sequence[Epoch], rule: PayRule) -> Scores:
     return Scores(now, kept, _burnt(kept.values(), emission, rule))
 
 
-def _last_convictions(epochs: Iterable[Epoch]) -> dict[str, int]:
+def _falls(convicted: Iterable[Convict]) -> dict[str, int]:
     """Return the latest epoch of a conviction by hotkey and by coldkey."""
-    fallen = {}
-    for epoch in epochs:
-        for convict in epoch.convicted:
-            fallen[convict.hotkey] = fallen[convict.coldkey] = epoch.number
-    return fallen
+    falls: dict[str, int] = {}
+    for convict in convicted:
+        for key in (convict.hotkey, convict.coldkey):
+            falls[key] = max(convict.epoch, falls.get(key, 0))
+    return falls
 
 
 def _add(

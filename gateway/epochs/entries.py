@@ -61,16 +61,17 @@ async def lapse_entries(store: Store, starts_at: int, ends_at: int) -> list[Laps
     ]
 
 
-async def conviction_entries(store: Store, starts_at: int, ends_at: int) -> list[ConvictionEntry]:
-    """Return an entry for each miner that was convicted in the time, by hotkey."""
-    statement = (
-        select(Node)
-        .where(*_within(Node.convicted_at_ms, starts_at, ends_at))
-        .order_by(col(Node.hotkey))
-    )
+async def conviction_entries(store: Store, epoch_ms: int, ends_at: int) -> list[ConvictionEntry]:
+    """Return an entry for each miner that was convicted before ``ends_at`` and still is."""
+    statement = select(Node).where(col(Node.convicted_at_ms) < ends_at).order_by(col(Node.hotkey))
     async with store.read() as session:
         nodes = (await session.exec(statement)).all()
-    return [ConvictionEntry(miner=node.hotkey, coldkey=node.coldkey) for node in nodes]
+    return [
+        ConvictionEntry(
+            miner=node.hotkey, coldkey=node.coldkey, epoch=(node.convicted_at_ms or 0) // epoch_ms
+        )
+        for node in nodes
+    ]
 
 
 def _within(column: object, starts_at: int, ends_at: int) -> tuple:

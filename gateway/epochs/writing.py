@@ -90,7 +90,7 @@ async def _write(
         emission_nano=policy.emission_nano,
         verdicts=await verdict_entries(store, *span),
         lapses=await lapse_entries(store, *span),
-        convictions=await conviction_entries(store, *span),
+        convictions=await conviction_entries(store, policy.epoch_ms, span[1]),
     )
     record = signed_record(keypair, statement)
     row = await _store(store, record, now_ms)

@@ -115,7 +115,7 @@ async def test_voids_and_lapses_weigh_and_second_opinions_count_once(world, chai
     assert [(entry.miner, entry.coldkey) for entry in lapses] == [(honest.hotkey, honest.coldkey)]
 
 
-async def test_a_conviction_is_on_record(world, chain):
+async def test_a_conviction_stays_on_record(world, chain):
     miner = await world.node("miner")
     async with world.store.write() as session:
         row = await session.get(Node, miner.hotkey)
@@ -123,7 +123,9 @@ async def test_a_conviction_is_on_record(world, chain):
         session.add(row)
     *_, record = await written(world, chain)
     (entry,) = record.statement.convictions
-    assert (entry.miner, entry.coldkey) == (miner.hotkey, miner.coldkey)
+    told = (entry.miner, entry.coldkey, entry.epoch)
+    assert told == (miner.hotkey, miner.coldkey, record.statement.number)
+    assert (await written(world, chain))[-1].statement.convictions == [entry]
 
 
 async def test_two_gateways_write_one_record(world, chain, tmp_path):

@@ -67,7 +67,7 @@ def test_a_record_gives_each_miner_its_work() -> None:
         7,
         verdicts=[verdict(), verdict(1, void=2), verdict(tokens=1, prompt_tokens=0)],
         lapses=[lapse],
-        convictions=[{"miner": MINERS[1], "coldkey": "owner of 1"}] * 2,
+        convictions=[{"miner": MINERS[1], "coldkey": "owner of 1", "epoch": 5}],
         emission_nano=10**9,
     )
     epoch = epoch_of(made.statement)
@@ -76,7 +76,7 @@ def test_a_record_gives_each_miner_its_work() -> None:
         Work(MINERS[0], "owner of 0", 101 * 200 + 50 * 20, 8, 0, 1),
         Work(MINERS[1], "owner of 1", 100 * 200 + 50 * 20, 4, 2, 0),
     ]
-    assert epoch.convicted == (Convict(MINERS[1], "owner of 1"),)
+    assert epoch.convicted == (Convict(MINERS[1], "owner of 1", 5),)
     assert epoch.emission_nano == 10**9
 
 

@@ -51,8 +51,8 @@ def test_failures_weigh_against_a_miner(failures: dict[str, int], reliability: i
 
 def test_a_conviction_takes_what_was_earned_and_the_time_after_it() -> None:
     rule = PayRule(window=10, ban=4)
-    caught = Convict("a", "owner of a")
-    done = [Epoch(n, (work("a"), work("b")), (caught,) if n == 2 else ()) for n in range(9)]
+    caught = Convict("a", "owner of a", 2)
+    done = [Epoch(n, (work("a"), work("b")), (caught,) if n >= 2 else ()) for n in range(9)]
     for upto in (3, 4, 5, 6):
         found = scores(done[:upto], rule)
         assert "a" not in found.shares()
@@ -65,8 +65,15 @@ def test_a_conviction_takes_what_was_earned_and_the_time_after_it() -> None:
 
 def test_an_owner_answers_for_all_its_hotkeys() -> None:
     other = Work("fresh", "owner of a", 1_000, 10, 0, 0)
-    done = [Epoch(0, (work("a"),), (Convict("a", "owner of a"),)), Epoch(1, (other, work("b")))]
+    caught = (Convict("a", "owner of a", 0),)
+    done = [Epoch(0, (work("a"),), caught), Epoch(1, (other, work("b")), caught)]
     assert list(scores(done, RULE).shares()) == ["b"]
+
+
+def test_a_conviction_that_is_taken_back_never_was() -> None:
+    caught = (Convict("a", "owner of a", 0),)
+    done = [Epoch(0, (work("a"),), caught), Epoch(1, (work("a"),))]
+    assert scores(done, RULE).shares() == scores(epochs([work("a")], [work("a")]), RULE).shares()
 
 
 def test_no_more_is_paid_than_work_is_worth() -> None:

@@ -108,7 +108,7 @@ def _epoch(
     free = [_capacity(hotkey) for miner in miners for hotkey in miner.hotkeys]
     share = min(1.0, open_orders / max(1.0, sum(free)))
     work: list[Work] = []
-    convicted: list[Convict] = []
+    convicted = list(past[-1].convicted) if past else []
     for miner, strategy, ordered in zip(miners, acting, own, strict=True):
         miner.profit -= strategy.rent * RENT_NANO + ordered * CUSTOMER_TOKEN_NANO
         steered = ordered * strategy.steers
@@ -122,10 +122,10 @@ def _epoch(
             work.append(done)
             if _is_convicted(hotkey, strategy, number):
                 hotkey.convicted = True
-                convicted.append(Convict(hotkey.name, hotkey.owner))
+                convicted.append(Convict(hotkey.name, hotkey.owner, number))
     known = emission if market.capped else None
     past.append(Epoch(number, tuple(work), tuple(convicted), known))
-    _pay(miners, scores(past[-rule.ban - 1 :], rule), emission)
+    _pay(miners, scores(past[-rule.window :], rule), emission)
     for miner in miners:
         if miner.strategy.returns and all(hotkey.convicted for hotkey in miner.hotkeys):
             miner.enter()
