@@ -7,7 +7,6 @@ from sqlmodel import col, select
 from sqlmodel.ext.asyncio.session import AsyncSession
 
 from gateway.ledger.transfers import top_up
-from gateway.orders.rows import lock_account
 from gateway.store.engine import Store
 from gateway.store.tables import Account, AccountState, Transfer
 
@@ -88,10 +87,11 @@ async def credit_account(
     if _PAYMENT_PATTERN.fullmatch(payment) is None:
         raise AccountError("a payment's id is 1 to 80 of A-Z a-z 0-9 _ . @ : -")
     async with store.write() as session:
-        account = await _named(session, name)
+        # The lock keeps two first payments from opening the account's ledger twice.
+        statement = select(Account).where(Account.name == name).with_for_update(key_share=True)
+        account = (await session.exec(statement)).one_or_none()
         if account is None:
             raise _unknown(name)
-        await lock_account(session, account.id)
         return await top_up(session, account.id, amount_nano, payment, now_ms)
 
 
