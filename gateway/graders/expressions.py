@@ -27,6 +27,7 @@ _POINTS = tuple(
     sympy.Rational(*pair)
     for pair in ((7_919, 10_007), (13_007, 9_973), (29, 47), (71, 31), (17, 59), (101, 83))
 )
+_IMAGINARY = {sympy.Symbol("i", real=True): sympy.I}
 _GREATER = (sympy.StrictGreaterThan, sympy.GreaterThan)
 _DIGITS = 30
 _TOLERANCE = sympy.Rational(1, 10**15)
@@ -68,7 +69,7 @@ def _parsed(text: str) -> Expression | None:
             conversion_config=_CONVERSION,
         )
         check_magnitude(expression)
-        return expression
+        return expression.xreplace(_IMAGINARY)
     return None
 
 

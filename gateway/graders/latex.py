@@ -45,7 +45,8 @@ _FLAT = r"\{([^{}]*)\}"
 _FRACTION = re.compile(rf"\\frac\s*(?:{_FLAT}|([0-9A-Za-z]))\s*(?:{_FLAT}|([0-9A-Za-z]))")
 _ROOT = re.compile(r"\\sqrt\s*([0-9A-Za-z])")
 _POWER = re.compile(r"\^\s*\{\s*(\\circ|\w|-\d)\s*\}")
-_NUMBER_AS_TEXT = re.compile(r"\\text\s*\{([^{}A-Za-z]*)\}")
+_NUMBER_AS_TEXT = re.compile(r"\\text\s*\{\s*((?:[-+.]?\d[^{}]*|[^{}A-Za-z]*))\}")
+_REALS = re.compile(r"\\mathbb\s*\{\s*R\s*\}")
 _WHITE = re.compile(r"\s+")
 
 
@@ -59,10 +60,11 @@ def plain(answer: str) -> str:
     text = _COMMAND.sub(_renamed, text)
     text = text.replace("$", " ").replace("~", " ")
     text = _NUMBER_AS_TEXT.sub(r"\1", text)
+    text = _REALS.sub(r"(-\\infty ,\\infty )", text)
     text = _FRACTION.sub(_braced_fraction, text)
     text = _ROOT.sub(r"\\sqrt{\1}", text)
     text = _POWER.sub(_bare_power, text)
-    return _WHITE.sub(" ", text).strip().rstrip(".,;:").strip()
+    return _WHITE.sub(" ", text).strip().rstrip(".,;:\\ ")
 
 
 def _renamed(command: re.Match[str]) -> str:

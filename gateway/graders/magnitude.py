@@ -23,7 +23,6 @@ _FUNCTIONS = (
 )  # fmt: skip
 _ATOMS = (sympy.Symbol, sympy.Number, sympy.NumberSymbol, type(sympy.I))
 _COUNTING = (sympy.factorial, sympy.binomial)
-_COUNTED_DIGITS = math.lgamma(MAX_COUNTED + 1) / math.log(10)
 
 
 class TooLarge(Exception):
@@ -75,9 +74,10 @@ def _power_digits(base: sympy.Basic, exponent: sympy.Basic) -> float:
 
 
 def _counting_digits(node: sympy.Basic) -> float:
-    if not all(_digits(argument) and _largest(argument) <= MAX_COUNTED for argument in node.args):
+    counted = max(_digits(argument) and _largest(argument) for argument in node.args)
+    if counted > MAX_COUNTED:
         raise TooLarge("a factorial is too large")
-    return _COUNTED_DIGITS
+    return math.lgamma(counted + 1) / math.log(10) + 1
 
 
 def _largest(node: sympy.Basic) -> float:

@@ -27,6 +27,9 @@ _FRACTION = re.compile(
 )
 
 
+_REPEATING = re.compile(
+    r"(?P<sign>[+-]?) ?(?P<whole>\d*)\.(?P<places>\d*) ?\\overline ?\{ ?(?P<period>\d+) ?\}"
+)
 _IN_BASE = re.compile(r"(?P<digits>[0-9A-Za-z]+) ?_ ?(?:\{ ?(?P<braced>\d{1,2}) ?\}|(?P<bare>\d))")
 
 
@@ -53,7 +56,8 @@ def read_number(text: str) -> Written | None:
     """Return the number that a plain text is, or None where it is anything else."""
     if not text or not text.isascii():
         return None
-    return _decimal(text) or _scientific(text) or _fraction(text) or _in_base(text)
+    readers = (_decimal, _scientific, _fraction, _repeating, _in_base)
+    return next(filter(None, (read(text) for read in readers)), None)
 
 
 def without_base(text: str) -> str | None:
@@ -99,6 +103,17 @@ def _fraction(text: str) -> Written | None:
     if below == 0 or (match["whole"] and (above < 0 or below < 0)):
         return None
     value = whole + above / below
+    return Written(-value if match["sign"] == "-" else value)
+
+
+def _repeating(text: str) -> Written | None:
+    match = _REPEATING.fullmatch(text)
+    if match is None:
+        return None
+    places, period = match["places"], match["period"]
+    beginning = Fraction(int(match["whole"] + places or "0"), 10 ** len(places))
+    rest = Fraction(int(period), (10 ** len(period) - 1) * 10 ** len(places))
+    value = beginning + rest
     return Written(-value if match["sign"] == "-" else value)
 
 

@@ -67,14 +67,23 @@ def _bracketed(text: str) -> Answer | None:
         return _read(inner) if closing == "}" else None
     parts = [part for part in split(inner, ",", ";") if part]
     if opening == r"\{":
-        if closing != r"\}" or len(split(inner, "|", ":")) > 1:
+        if closing != r"\}":
             return None
+        condition = split(inner, "|", ":")
+        if len(condition) > 1:
+            return _described(*condition) if len(condition) == 2 else None
         return Bag(tuple(map(_read, parts)), bare=False)
     if closing in ("}", r"\}"):
         return None
     if len(parts) == 1 and (opening, closing) == ("(", ")"):
         return _read(inner)
     return Row(tuple(map(_read, parts)), opening, closing) if len(parts) > 1 else None
+
+
+def _described(unknown: str, condition: str) -> Answer | None:
+    r"""Read a set that is described by where its members lie: ``\{x | x > 3\}``."""
+    name = split(unknown, r"\in")[0]
+    return _interval(condition) if _NAME.fullmatch(name) else None
 
 
 def _grid(cells: str) -> Grid:

@@ -68,6 +68,7 @@ _APART = re.compile(
 )
 _CLOSE = re.compile(r"(?P<value>.*\d)(?P<text>[A-Za-z]{2,3})(?:\^(?P<power>[23]))?")
 _CIRCLE = re.compile(r"(?P<value>.*[\d})]) ?\^ ?(?:\\circ|\{ ?\\circ ?\}) ?(?P<scale>[CF]?)")
+_MODULUS = re.compile(r"(?P<value>.+?) ?\\pmod ?(?:\{ ?(?P<braced>\w+) ?\}|(?P<bare>\w))")
 _MARK = re.compile(r"(?P<sign>-?) ?(?P<mark>[€£¥])(?P<value>.+)")
 _WORD = re.compile(r"[A-Za-z]+|/|\^ ?\{? ?[23]")
 
@@ -95,6 +96,9 @@ def measured(text: str) -> Measured:
     circle = _CIRCLE.fullmatch(text)
     if circle is not None:
         return Measured(circle["value"].strip(), f"degree{circle['scale']}")
+    modulus = _MODULUS.fullmatch(text)
+    if modulus is not None:
+        return Measured(modulus["value"], f"mod {modulus['braced'] or modulus['bare']}")
     mark = _MARK.fullmatch(text)
     if mark is not None:
         return Measured(mark["sign"] + mark["value"].strip(), mark["mark"])
