@@ -6,6 +6,7 @@ import signal
 import socket
 import time
 from collections.abc import Generator
+from contextlib import aclosing
 from pathlib import Path
 
 import structlog
@@ -18,7 +19,6 @@ from gateway.connections import MAX_HEADER_BYTES, BoundedProtocol, Connections, 
 from gateway.memory import give_back_freed
 from gateway.settings import GatewaySettings
 from protocol.chain.base import Chain, ChainError
-from protocol.chain.local import LocalChain
 from protocol.keys import HotkeyError
 
 log = structlog.get_logger("gateway")
@@ -73,14 +73,14 @@ def serve(settings: GatewaySettings, chain: Chain | None = None) -> None:
     """Serve until SIGTERM or SIGINT.
 
     Args:
-        chain: who is registered; None reads the LocalChain file of the settings.
+        chain: who is registered; None opens the one of the settings.
 
     Raises:
         ServeError: the gateway could not start; the message says why.
     """
     try:
         _make_folder(settings.data)
-        chain = LocalChain(settings.chain, time.time) if chain is None else chain
+        chain = settings.chain.open(time.time) if chain is None else chain
         asyncio.run(_serve(settings, chain))
     except (ChainError, HotkeyError, SQLAlchemyError, OSError, ValueError) as error:
         raise ServeError(f"the gateway could not start: {error}") from error
@@ -94,7 +94,7 @@ async def _serve(settings: GatewaySettings, chain: Chain) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, server.stop)
-    async with app.router.lifespan_context(app):
+    async with aclosing(chain), app.router.lifespan_context(app):
         listener = _listen(settings)
         host, port = listener.getsockname()[:2]
         log.info("gateway ready", url=f"http://{host}:{port}")

@@ -8,6 +8,7 @@ from pydantic import Field, SecretStr, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from gateway.orders.policy import SECOND, Policy
+from protocol.chain.option import ChainSetting, LocalOption
 from protocol.messages import MAX_UNIT_SAMPLES
 
 
@@ -20,7 +21,8 @@ class GatewaySettings(BaseSettings):
         objects_url: ``file:///...`` or ``s3://bucket/prefix``; a folder in ``data`` where not set.
         host, port: where HTTP is served; port 0 takes a free one.
         hotkey: the gateway's hotkey file, made at the first start.
-        chain: the LocalChain file; ``chain.sqlite`` in ``data`` where it is not set.
+        chain: ``local:PATH`` or ``bittensor:NETWORK:NETUID``; the file ``chain.sqlite`` in ``data``
+            where it is not set.
         unit_samples: fixed number of samples of a unit; None follows each miner's speed.
         lease_seconds: how long a lease lives without a heart-beat.
         heartbeat_seconds: how often a node is asked to send one.
@@ -50,7 +52,7 @@ class GatewaySettings(BaseSettings):
     host: str = "127.0.0.1"
     port: Annotated[int, Field(ge=0, le=65_535)] = 8_000
     hotkey: Path = Path()
-    chain: Path = Path()
+    chain: ChainSetting = LocalOption(Path())
     unit_samples: Annotated[int, Field(ge=1, le=MAX_UNIT_SAMPLES)] | None = None
     lease_seconds: Annotated[float, Field(gt=0, le=3_600)] = 60.0
     heartbeat_seconds: Annotated[float, Field(gt=0, le=1_200)] = 15.0
@@ -75,7 +77,11 @@ class GatewaySettings(BaseSettings):
         defaults = {
             "data": data,
             "hotkey": data / "hotkey.json" if self.hotkey == Path() else self.hotkey,
-            "chain": data / "chain.sqlite" if self.chain == Path() else self.chain,
+            "chain": (
+                LocalOption(data / "chain.sqlite")
+                if self.chain == LocalOption(Path())
+                else self.chain
+            ),
             "objects_url": self.objects_url or f"file://{data / 'objects'}",
             "database_url": (
                 self.database_url

@@ -196,6 +196,6 @@ class Chain(Protocol):
         """Return what ``hotkey`` published last, or None. It is a stranger's text: check it."""
         ...
 
-    async def close(self) -> None:
+    async def aclose(self) -> None:
         """Let go of what is held; the chain can be used again afterwards."""
         ...

@@ -244,7 +244,7 @@ class BittensorChain:
 
         await self._link.use("check the chain's runtime", read, self._read_seconds)
 
-    async def close(self) -> None:
+    async def aclose(self) -> None:
         """Close the connection; a later call opens a new one."""
         await self._link.close()
 

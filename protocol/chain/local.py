@@ -146,7 +146,7 @@ class LocalChain:
         """Return what ``hotkey`` published last, or None."""
         return await asyncio.to_thread(self._endpoint, hotkey)
 
-    async def close(self) -> None:
+    async def aclose(self) -> None:
         """Nothing is held between two calls."""
 
     def register(

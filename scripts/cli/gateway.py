@@ -20,7 +20,10 @@ def gateway(
     hotkey: Annotated[
         Path | None, typer.Option(help="The gateway's hotkey file; made in --data.")
     ] = None,
-    chain: Annotated[Path | None, typer.Option(help="The LocalChain file; in --data.")] = None,
+    chain: Annotated[
+        str | None,
+        typer.Option(help="local:PATH or bittensor:NETWORK:NETUID; a local one in --data."),
+    ] = None,
     objects_url: Annotated[
         str | None, typer.Option(help="file:///FOLDER or s3://BUCKET/PREFIX; in --data.")
     ] = None,

@@ -4,13 +4,14 @@ import asyncio
 import importlib.util
 import time
 from collections.abc import Callable
+from contextlib import aclosing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from huggingface_hub.constants import HF_HUB_CACHE
 
 from protocol.chain.base import ChainError
-from protocol.chain.local import LocalChain
+from protocol.chain.option import ChainOption, LocalOption
 from scripts.doctor import machine, network
 from scripts.doctor.finding import Finding, broken, good
 
@@ -88,12 +89,14 @@ def _engine(settings: "MinerSettings") -> Finding:
     return good("engine", f"{settings.engine} is installed; the draw in it is checked at the start")
 
 
-async def _chain(path: Path) -> Finding:
-    if not await asyncio.to_thread(path.exists):
-        return good("chain", f"a local one is made at the first start as {path}")
+async def _chain(option: ChainOption) -> Finding:
+    local = option.path if isinstance(option, LocalOption) else None
+    if local is not None and not await asyncio.to_thread(local.exists):
+        return good("chain", f"a local one is made at the first start as {local}")
     try:
-        snapshot = await LocalChain(path, time.time).snapshot()
+        async with aclosing(option.open(time.time)) as chain:
+            snapshot = await chain.snapshot()
     except ChainError as error:
-        return broken("chain", str(error), "name another file, or restore this one")
+        return broken("chain", str(error), "name another --chain, or mend this one")
     count = len(snapshot.neurons)
     return good("chain", f"block {snapshot.block:,}, {count:,} hotkeys registered")

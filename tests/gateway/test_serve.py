@@ -122,7 +122,7 @@ def test_settings_from_the_environment(tmp_path: Path, monkeypatch: pytest.Monke
     assert settings.policy.unit_samples == 8
     assert "secret" not in repr(settings)
     assert settings.objects_url == f"file://{tmp_path}/objects"
-    assert settings.chain == tmp_path / "chain.sqlite"
+    assert str(settings.chain) == f"local:{tmp_path}/chain.sqlite"
 
 
 @pytest.mark.parametrize(

@@ -237,5 +237,5 @@ async def test_an_endpoint_is_published_and_found(world: ChainWorld):
 
 async def test_a_closed_chain_can_be_used_again(world: ChainWorld):
     await world.chain.head()
-    await world.chain.close()
+    await world.chain.aclose()
     assert (await world.chain.head()).block == FIRST_BLOCK

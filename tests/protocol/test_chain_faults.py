@@ -65,7 +65,7 @@ def node_of(world: ChainWorld) -> ChainNode:
 
 async def start_anew(world: ChainWorld, cache: Path) -> None:
     """Have the next call connect, fetch the metadata, and find the rate limit passed."""
-    await world.chain.close()
+    await world.chain.aclose()
     forget(cache)
     world.advance(50)
 
@@ -148,7 +148,7 @@ async def test_failures_leave_no_connection_open(world: ChainWorld):
             await world.chain.head()
     node.cut_at = {}
     await world.chain.head()
-    await world.chain.close()
+    await world.chain.aclose()
     assert node.connections > 5
     await node.all_closed()
 
@@ -172,14 +172,14 @@ async def test_a_node_that_is_not_there_is_told():
     chain = BittensorChain(f"ws://127.0.0.1:{port}", 7, time.time)
     with pytest.raises(ChainError, match="cannot read the head"):
         await chain.head()
-    await chain.close()
+    await chain.aclose()
 
 
 async def test_another_subnet_or_network_is_told(world: ChainWorld):
     chain = BittensorChain(node_of(world).url, 8, world.clock)
     with pytest.raises(ChainError, match="no subnet 8"):
         await chain.snapshot()
-    await chain.close()
+    await chain.aclose()
     with pytest.raises(ChainError, match="nowhere"):
         BittensorChain("nowhere", 8, world.clock)
 

@@ -92,4 +92,4 @@ async def behind_a_node(world: ChainWorld, metadata: Metadata) -> AsyncIterator[
         chain = BittensorChain(url, NETUID, world.clock, READ_SECONDS, SUBMIT_SECONDS)
         world.chain = chain
         yield chain
-        await chain.close()
+        await chain.aclose()

@@ -135,7 +135,8 @@ def live_gateway(
         # Validators of earlier tests count as alive for minutes; nothing waits for their opinions.
         defaults = {"architectures": SUPPORTED_ARCHITECTURES, "second_opinions": 0.0}
         made = GatewaySettings(data=data, **(defaults | settings))
-        chain = LocalChain(made.chain, clock)
+        chain = made.chain.open(clock)
+        assert isinstance(chain, LocalChain)
         app = create_app(made, chain=chain, clock=clock)
         server = make_server(app)
         async with app.router.lifespan_context(app):
