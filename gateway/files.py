@@ -14,7 +14,15 @@ from gateway.errors import GatewayError
 from gateway.orders.rows import lock_account
 from gateway.store.engine import Store
 from gateway.store.objects import ObjectMissing
-from gateway.store.tables import OPEN_STATUSES, File, FilePurpose, Order, new_id
+from gateway.store.tables import (
+    OPEN_STATUSES,
+    DeliveredFile,
+    File,
+    FileKind,
+    FilePurpose,
+    Order,
+    new_id,
+)
 
 PIECE_BYTES = 512 * 1024
 FILE_ID = re.compile(
@@ -185,6 +193,35 @@ async def pieces(store: Store, object_key: str, start: int, end: int) -> AsyncIt
         piece = await store.objects.get_range(object_key, start, min(PIECE_BYTES, end - start))
         yield piece
         start += len(piece)
+
+
+Segment = tuple[str, int]
+"""An object's key and its size in bytes."""
+
+
+async def segments_of(store: Store, row: File) -> list[Segment]:
+    """Return the objects whose bytes, one after another, are those of a file."""
+    if row.object_key:
+        return [(row.object_key, row.bytes)]
+    kind = FileKind.OUTPUT if row.id.startswith("file-out-") else FileKind.ERRORS
+    statement = (
+        select(DeliveredFile.object_key, DeliveredFile.bytes)
+        .where(col(DeliveredFile.order_id) == row.order_id, col(DeliveredFile.kind) == kind)
+        .order_by(col(DeliveredFile.name))
+    )
+    async with store.read() as session:
+        return list((await session.exec(statement)).all())
+
+
+async def pieces_of(
+    store: Store, segments: Sequence[Segment], start: int, end: int
+) -> AsyncIterator[bytes]:
+    """Yield the bytes ``[start, end)`` of objects one after another, in small pieces."""
+    for key, size in segments:
+        if start < size and end > 0:
+            async for piece in pieces(store, key, max(start, 0), min(end, size)):
+                yield piece
+        start, end = start - size, end - size
 
 
 @asynccontextmanager

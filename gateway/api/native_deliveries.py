@@ -100,7 +100,7 @@ async def download(
     order = await find_order(state, principal.account_id, order_id)
     async with state.store.read() as session:
         row = await session.get(DeliveredFile, (order.id, name))
-    if row is None or delivery_id != f"dl-{order.id}":
+    if row is None or delivery_id != f"dl-{order.id}" or not await _is_there(state, row):
         raise GatewayError(404, "not_found", "There is no such file of this delivery.")
     return _sent(request, state, order.account_id, row)
 
@@ -165,13 +165,20 @@ async def find_order(state: State, account_id: str, order_id: str) -> Order:
         raise GatewayError(404, "not_found", "There is no such order.") from error
 
 
+async def _is_there(state: State, row: DeliveredFile) -> bool:
+    """Say whether a file's bytes are there: those of a batch can be deleted as its files."""
+    try:
+        return await state.store.objects.size(row.object_key) == row.bytes
+    except ObjectMissing:
+        return False
+
+
 def _sent(request: Request, state: State, account_id: str, row: DeliveredFile) -> Response:
     return send_object(
         request,
         state,
         account_id,
-        object_key=row.object_key,
-        size=row.bytes,
+        segments=[(row.object_key, row.bytes)],
         # Content never changes once it can be read.
         etag=f'"{row.object_key.rpartition("/")[2]}-{row.order_id}"',
         filename=row.name,

@@ -1,5 +1,6 @@
 """Receiving and sending files: what the routes of every dialect share."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from fastapi import Request
@@ -12,7 +13,7 @@ from gateway.api.multipart import received_upload
 from gateway.api.ranges import requested_span
 from gateway.api.rates import AtOnce
 from gateway.api.state import State
-from gateway.files import check_ready, find_file, keep_upload, pieces
+from gateway.files import Segment, check_ready, find_file, keep_upload, pieces_of, segments_of
 from gateway.store.tables import File, FilePurpose
 from gateway.uploads import PART_BYTES, part_count
 
@@ -71,8 +72,7 @@ async def send(request: Request, state: State, account_id: str, file_id: str) ->
         request,
         state,
         account_id,
-        object_key=row.object_key,
-        size=row.bytes,
+        segments=await segments_of(state.store, row),
         # Content never changes once it can be read, so the id is as good a validator as a hash.
         etag=f'"{row.id}"',
         filename=row.filename,
@@ -85,22 +85,21 @@ def send_object(
     state: State,
     account_id: str,
     *,
-    object_key: str,
-    size: int,
+    segments: Sequence[Segment],
     etag: str,
     filename: str,
     media_type: str,
 ) -> Response:
-    """Stream an object's bytes, or the range of them that was asked for.
+    """Stream the bytes of objects, one after another, or the range of them that was asked for.
 
     Args:
         account_id: among whose downloads it counts.
-        size: of the object, in bytes.
         media_type: of the whole; a range is no document of its own.
 
     Raises:
-        GatewayError: 416 for a range beyond the object; the answer's own 429.
+        GatewayError: 416 for a range beyond all of them; the answer's own 429.
     """
+    size = sum(length for _, length in segments)
     span = requested_span(request.headers.get("range"), request.headers.get("if-range"), etag, size)
     headers = {
         "Accept-Ranges": "bytes",
@@ -119,7 +118,7 @@ def send_object(
     return Download(
         state.downloads,
         account_id,
-        pieces(state.store, object_key, start, end),
+        pieces_of(state.store, segments, start, end),
         status,
         headers=headers,
         media_type=media_type,

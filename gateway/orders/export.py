@@ -18,7 +18,7 @@ from gateway.orders import transitions
 from gateway.orders.content import object_key
 from gateway.orders.delivery import Delivery, Written, write_delivery
 from gateway.orders.manifest import manifest_statement
-from gateway.orders.native_delivery import Tools, deliver_natively
+from gateway.orders.native_delivery import Joined, NativeDelivery, Tools, deliver_natively
 from gateway.orders.policy import SECOND, Policy
 from gateway.orders.rows import lock_order
 from gateway.orders.shards import Bounds
@@ -107,8 +107,9 @@ async def export(
             if order.output_format is None:
                 made = await _made_for_batch(store, order, tools, _ms(clock))
             else:
-                files = await deliver_natively(store, order, tools)
-                made = _Made(files, None, None, files[-1].object_key)
+                made = _made_natively(
+                    order, await deliver_natively(store, order, tools), _ms(clock)
+                )
     await _deliver(store, order, holder, made, _ms(clock))
     return True
 
@@ -231,9 +232,13 @@ async def _made_for_batch(store: Store, order: Order, tools: Tools, now_ms: int)
     )
     manifest = await _manifest(store, order, delivery, tools.keypair)
     await _upload(store.objects, order.id, delivery, manifest)
-    output = _file(order, "out", "output", delivery.output, now_ms)
-    errors = _file(order, "err", "errors", delivery.errors, now_ms)
-    has_output = delivery.output.bytes > 0 or order.ending == Ending.COMPLETED
+    output, errors = (
+        _file(order, kind, name, written, object_key(order.id, written.path.name), now_ms)
+        for kind, name, written in (
+            ("out", "output", delivery.output),
+            ("err", "errors", delivery.errors),
+        )
+    )
     files = [
         _delivered(order, FileKind.OUTPUT, delivery.output),
         _delivered(order, FileKind.ERRORS, delivery.errors),
@@ -244,12 +249,27 @@ async def _made_for_batch(store: Store, order: Order, tools: Tools, now_ms: int)
         ),
         await _stored_manifest(store.objects, order),
     ]
-    return _Made(
-        files,
-        output if has_output else None,
-        errors if delivery.errors.bytes > 0 else None,
-        object_key(order.id, delivery.receipts.path.name),
-    )
+    receipts_key = object_key(order.id, delivery.receipts.path.name)
+    return _Made(files, *_kept_files(order, output, errors), receipts_key)
+
+
+def _made_natively(order: Order, delivery: NativeDelivery, now_ms: int) -> _Made:
+    """Return what a native delivery is; as JSONL it has the whole files of a batch too.
+
+    Those have no objects of their own: their bytes are the delivery's files, one after another.
+    """
+    receipts_key = delivery.files[-1].object_key
+    if delivery.output is None:
+        return _Made(delivery.files, None, None, receipts_key)
+    output = _file(order, "out", "output", delivery.output, "", now_ms)
+    errors = _file(order, "err", "errors", delivery.errors, "", now_ms)
+    return _Made(delivery.files, *_kept_files(order, output, errors), receipts_key)
+
+
+def _kept_files(order: Order, output: File, errors: File) -> tuple[File | None, File | None]:
+    """Return output and errors of a batch, each None where there is nothing to have it for."""
+    has_output = output.bytes > 0 or order.ending == Ending.COMPLETED
+    return output if has_output else None, errors if errors.bytes > 0 else None
 
 
 async def _stored_manifest(objects: Objects, order: Order) -> DeliveredFile:
@@ -294,7 +314,9 @@ def _delivered(order: Order, kind: FileKind, written: Written) -> DeliveredFile:
     )
 
 
-def _file(order: Order, kind: str, name: str, written: Written, now_ms: int) -> File:
+def _file(
+    order: Order, kind: str, name: str, written: Written | Joined, key: str, now_ms: int
+) -> File:
     return File(
         id=f"file-{kind}-{order.id}",
         account_id=order.account_id,
@@ -303,6 +325,6 @@ def _file(order: Order, kind: str, name: str, written: Written, now_ms: int) -> 
         bytes=written.bytes,
         sha256=written.sha256,
         purpose=FilePurpose.BATCH_OUTPUT,
-        object_key=object_key(order.id, written.path.name),
+        object_key=key,
         created_at_ms=now_ms,
     )

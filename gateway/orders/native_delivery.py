@@ -51,8 +51,28 @@ class Tools:
     bounds: Bounds
 
 
-async def deliver_natively(store: Store, order: Order, tools: Tools) -> list[DeliveredFile]:
-    """Write and store the delivery of an order; return its files, the manifest last.
+@dataclass(frozen=True)
+class Joined:
+    """The JSONL files of one kind, one after another; ``sha256`` in hex."""
+
+    bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class NativeDelivery:
+    """A delivery that is stored: its files, the manifest last.
+
+    ``output`` is None of answers as Parquet, which cannot be joined.
+    """
+
+    files: list[DeliveredFile]
+    output: Joined | None
+    errors: Joined
+
+
+async def deliver_natively(store: Store, order: Order, tools: Tools) -> NativeDelivery:
+    """Write and store the delivery of an order.
 
     Raises:
         ObjectMissing: an object that the rows name is gone.
@@ -83,7 +103,8 @@ async def deliver_natively(store: Store, order: Order, tools: Tools) -> list[Del
     manifest = signed_manifest(tools.keypair, native_statement(order, ordered, files))
     # The last, so that whoever sees a manifest sees all that it names.
     made = _small(tools.folder / MANIFEST, FileKind.MANIFEST, manifest.encoded())
-    return files + await _stored(objects, order, [made])
+    files += await _stored(objects, order, [made])
+    return NativeDelivery(files, *writer.joined())
 
 
 class _Writer:
@@ -131,6 +152,14 @@ class _Writer:
         """Make all files whole."""
         for shards in self._all():
             shards.finish()
+
+    def joined(self) -> tuple[Joined | None, Joined]:
+        """Return answers and errors as whole files."""
+        output = self._output
+        return (
+            None if output is None else Joined(output.bytes, output.sha256),
+            Joined(self._errors.bytes, self._errors.sha256),
+        )
 
     def report(self, evaluation: Mapping[str, Any] | None) -> bytes:
         """Return the report over all that was written."""

@@ -4,7 +4,7 @@ Where a file ends follows from its rows alone, so that an export that is made ag
 """
 
 from dataclasses import dataclass
-from hashlib import file_digest
+from hashlib import file_digest, sha256
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
@@ -53,6 +53,9 @@ class JsonlShards:
         folder: an existing folder.
         prefix: of the files' names: ``<prefix>-00000.jsonl`` and so on.
         always: there is a first file even without any row.
+
+    Attributes:
+        bytes: of all files together.
     """
 
     def __init__(
@@ -66,12 +69,21 @@ class JsonlShards:
         self._whole: list[Shard] = []
         self._file: BinaryIO | None = self._begun() if always else None
         self._rows = self._bytes = 0
+        self._hash = sha256()
+        self.bytes = 0
+
+    @property
+    def sha256(self) -> str:
+        """The hex digest of all files, one after another."""
+        return self._hash.hexdigest()
 
     def write(self, row: bytes) -> None:
         """Append a row."""
         if self._file is None:
             self._file = self._begun()
         self._file.write(row)
+        self._hash.update(row)
+        self.bytes += len(row)
         self._rows += row.count(b"\n")
         self._bytes += len(row)
         if self._bounds.reached(self._rows, self._bytes):

@@ -13,6 +13,7 @@ from exports import receipts_of, run_export, text_of
 from sqlmodel import col
 from world import INPUT_FILE, World
 
+from gateway.files import find_file, pieces_of, segments_of
 from gateway.orders import life, native_delivery
 from gateway.orders.content import object_key
 from gateway.orders.kept_quotes import Terms, keep_quote, read_quote
@@ -82,8 +83,16 @@ async def test_jsonl_in_bounded_files(world: World, model_folder: Path) -> None:
     await finish(world)
     assert await run_export(world, order, model_folder)
     order = await world.order(order)
-    assert (order.status, order.output_file_id, order.error_file_id) == ("completed", None, None)
+    assert (order.status, order.output_file_id) == ("completed", f"file-out-{order.id}")
     files = await files_of(world, order)
+    for file_id, kind in ((order.output_file_id, "output"), (order.error_file_id, "errors")):
+        joined = b"".join(files[name] for name in files if name.startswith(kind))
+        row = await find_file(world.store, world.account_id, file_id or "")
+        assert (row.bytes, row.sha256) == (len(joined), sha256(joined).hexdigest())
+        segments = await segments_of(world.store, row)
+        for start, end in ((0, row.bytes), (1, 2), (5, row.bytes - 3), (row.bytes // 2, row.bytes)):
+            pieces = pieces_of(world.store, segments, start, end)
+            assert b"".join([piece async for piece in pieces]) == joined[start:end]
     assert list(files) == [
         "errors-00000.jsonl",
         "errors-00001.jsonl",
@@ -118,6 +127,7 @@ async def test_parquet_in_bounded_files(world: World, model_folder: Path) -> Non
     await finish(world)
     await run_export(world, order, model_folder)
     order = await world.order(order)
+    assert (order.status, order.output_file_id) == ("completed", None)
     files = await files_of(world, order)
     parts = [name for name in files if name.startswith("part")]
     assert parts == [f"part-{at:05}.parquet" for at in range(4)]

@@ -20,7 +20,8 @@ class File(Table, table=True):
     ``id`` is ``file-<uuid>`` for input, ``file-out-<order id>`` and ``file-err-<order id>`` for
     what an order delivers. ``bytes`` is the size; ``sha256`` is of the whole file, in hex. A file
     that is still uploaded in parts has ``uploading_until_ms``, the time at which it is given up;
-    its ``sha256`` and ``object_key`` are empty until all of it is there.
+    its ``sha256`` and ``object_key`` are empty until all of it is there. What a native order
+    delivers has no object of its own: its bytes are those of its numbered files, joined.
     """
 
     __table_args__ = (
