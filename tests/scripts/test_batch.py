@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -171,6 +171,43 @@ def test_nothing_is_ordered_unasked(customer: Customer, tmp_path: Path) -> None:
     # The quote is kept for the next try.
     record = json.loads((tmp_path / "out" / ".run.json").read_text())
     assert record["quote_id"] is not None and record["ordered"] is False
+
+
+def test_on_a_terminal_the_price_is_asked(customer: Customer, tmp_path: Path) -> None:
+    file = write(tmp_path / "in.jsonl", line(0))
+
+    def answered(answer: bytes, status: int) -> str:
+        """Run the command on a terminal of its own, and answer what it asks."""
+        master, slave = os.openpty()
+        command = [sys.executable, "-P", "-m", "scripts.cli", "batch", "run", str(file)]
+        with subprocess.Popen(
+            command,
+            cwd=customer.folder,
+            env=customer.environment | {"TERM": "xterm", "COLUMNS": "120"},
+            stdin=slave,
+            stdout=slave,
+            stderr=slave,
+        ) as process:
+            os.close(slave)
+            shown = b""
+            with suppress(OSError):  # The terminal is gone with its last user.
+                while piece := os.read(master, 65_536):
+                    shown += piece
+                    if b"Order it? [y/N]" in shown and answer:
+                        os.write(master, answer)
+                        answer = b""
+        os.close(master)
+        assert process.returncode == status, shown
+        return shown.decode()
+
+    before = customer.batches()
+    assert "nothing was ordered" in answered(b"n\n", 1)
+    assert customer.batches() == before
+    with customer.nodes():
+        shown = answered(b"y\n", 0)
+    assert "at most" in shown and "charged" in shown
+    # The bars of what was generated and fetched.
+    assert "samples" in shown and "2/2" in shown and "receipts" in shown
 
 
 def test_a_cancelled_batch_is_no_delivery(customer: Customer, tmp_path: Path) -> None:
