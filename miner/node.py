@@ -326,6 +326,7 @@ def run_miner(settings: MinerSettings) -> None:
     Raises:
         HotkeyError: the hotkey file cannot be used.
         EngineError: the engine is not installed.
+        ChainError: the gateway is to be found on the chain, and is not.
         GatewayRefused: the gateway speaks another version of the protocol, or has another hotkey.
     """
     keypair = load_or_create_hotkey(settings.hotkey)
@@ -333,6 +334,7 @@ def run_miner(settings: MinerSettings) -> None:
 
 
 async def _run(settings: MinerSettings, keypair: Keypair) -> None:
+    settings = await settings.located(time.time)
     async with NodeClient(settings.gateway, keypair, settings.gateway_hotkey) as client:
         node = MinerNode(settings, client, keypair)
         log.info("miner started", hotkey=keypair.ss58_address, gateway=settings.gateway)

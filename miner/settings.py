@@ -4,21 +4,21 @@ from pathlib import Path
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic_settings import SettingsConfigDict
 
 from miner.engines.base import ENGINE_FACTORIES, EngineSettings
 from miner.engines.vllm_limits import not_computed_here
 from protocol.architectures import SUPPORTED_ARCHITECTURES
+from protocol.chain.gateway import NodeSettings
 from protocol.messages import MAX_UNIT_SAMPLES, EngineName
 
 
-class MinerSettings(BaseSettings):
+class MinerSettings(NodeSettings):
     """Settings of one miner.
 
     Attributes:
-        gateway: the gateway's origin, such as ``https://gateway.example``.
+        chain, gateway, gateway_hotkey: ``NodeSettings``.
         hotkey: the miner's hotkey file, made where there is none.
-        gateway_hotkey: the hotkey that the gateway must sign with; None takes what it announces.
         engine: which engine generates.
         engine_factory: ``module:name`` of another engine of that kind.
         dtype, max_batch, memory_gib, threads, max_model_len, tensor_parallel: ``EngineSettings``.
@@ -34,9 +34,7 @@ class MinerSettings(BaseSettings):
 
     model_config = SettingsConfigDict(env_prefix="RELIQUARY_MINER_", extra="forbid", frozen=True)
 
-    gateway: Annotated[str, Field(pattern=r"^https?://")]
     hotkey: Path
-    gateway_hotkey: str | None = None
     engine: EngineName = "vllm"
     engine_factory: Annotated[str, Field(pattern=r"^[\w.]+:.+$")] | None = None
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"

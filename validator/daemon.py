@@ -18,6 +18,7 @@ from validator.lease_audit import RETRY_SECONDS, Clock, LeaseAudit
 from validator.model_process import AuditCancelled, ModelProcess
 from validator.placement import choose
 from validator.settings import ValidatorSettings
+from validator.weighing import setting_weights
 
 ANNOUNCE_SECONDS = 60.0
 # A model that could not be loaded is not tried again for this long.
@@ -33,6 +34,8 @@ def run_validator(settings: ValidatorSettings) -> None:
 
     Raises:
         HotkeyError: the hotkey file cannot be used.
+        ChainError: the gateway is to be found on the chain, and is not.
+        StateError: the file of the weights' state is damaged.
         GatewayRefused: the gateway speaks another version of the protocol, or has another hotkey.
     """
     keypair = load_or_create_hotkey(settings.hotkey)
@@ -40,7 +43,11 @@ def run_validator(settings: ValidatorSettings) -> None:
 
 
 async def _run(settings: ValidatorSettings, keypair: Keypair) -> None:
-    async with NodeClient(settings.gateway, keypair, settings.gateway_hotkey) as client:
+    settings = await settings.located(time.time)
+    async with (
+        setting_weights(settings, keypair, time.time),
+        NodeClient(settings.gateway, keypair, settings.gateway_hotkey) as client,
+    ):
         validator = Validator(settings, keypair, client, time.monotonic)
         work = asyncio.create_task(validator.run())
         loop = asyncio.get_running_loop()

@@ -4,19 +4,19 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import Field
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic_settings import SettingsConfigDict
 
+from protocol.chain.gateway import NodeSettings
 from protocol.messages import MAX_UNIT_SAMPLES
 from validator.audit import PACK_TOKENS
 
 
-class ValidatorSettings(BaseSettings):
+class ValidatorSettings(NodeSettings):
     """What an operator sets, each as ``RELIQUARY_VALIDATOR_<NAME>`` in the environment.
 
     Attributes:
-        gateway: the gateway's origin, such as ``https://gateway.example``.
+        chain, gateway, gateway_hotkey: ``NodeSettings``; weights are set on the chain.
         hotkey: the validator's hotkey file, made at the first start.
-        gateway_hotkey: whom to sign for; None takes the hotkey that the gateway announces.
         dtype: of the model's weights; ``auto`` is the repository's own. The head is float32 always.
         device: where the model is computed.
         threads: CPU threads of the model; None leaves the library's own choice.
@@ -30,9 +30,7 @@ class ValidatorSettings(BaseSettings):
         env_prefix="RELIQUARY_VALIDATOR_", extra="forbid", frozen=True
     )
 
-    gateway: Annotated[str, Field(pattern=r"^https?://[^/\s]+/?$")]
     hotkey: Path
-    gateway_hotkey: str | None = None
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
     device: Literal["cpu", "cuda"] = "cpu"
     threads: Annotated[int, Field(ge=1, le=1_024)] | None = None
@@ -40,3 +38,13 @@ class ValidatorSettings(BaseSettings):
     max_samples: Annotated[int, Field(ge=1, le=MAX_UNIT_SAMPLES)] = 256
     idle_seconds: Annotated[float, Field(gt=0, le=60)] = 1.0
     models: Path | None = None
+
+    @property
+    def weights_path(self) -> Path:
+        """The file of what became of the weights that were set."""
+        return self.hotkey.with_name(f"{self.hotkey.name}.weights.json")
+
+    @property
+    def records_folder(self) -> Path:
+        """The folder of the gateway's public records."""
+        return self.hotkey.with_name(f"{self.hotkey.name}.records")

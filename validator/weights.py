@@ -125,6 +125,8 @@ class WeightSetter:
                 await self.turn()
             except ChainError as error:
                 log.warning("weights wait for the chain", reason=str(error))
+            except OSError as error:
+                log.error("the weights' state cannot be kept", reason=str(error))
             await asyncio.sleep(poll_seconds)
 
     async def turn(self) -> Outcome:

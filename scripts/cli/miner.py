@@ -13,13 +13,17 @@ if TYPE_CHECKING:
 
 def miner(
     gateway: Annotated[
-        str | None, typer.Option(help="The gateway's origin, https://...; needed.")
+        str | None,
+        typer.Option(help="The gateway's origin; else it is found on --chain."),
     ] = None,
     hotkey: Annotated[
         Path | None, typer.Option(help="The hotkey file, made where there is none; needed.")
     ] = None,
     gateway_hotkey: Annotated[
         str | None, typer.Option(help="The hotkey that the gateway must have.")
+    ] = None,
+    chain: Annotated[
+        str | None, typer.Option(help="local:PATH or bittensor:NETWORK:NETUID.")
     ] = None,
     engine: Annotated[str | None, typer.Option(help="vllm or transformers.")] = None,
     engine_factory: Annotated[
@@ -63,6 +67,7 @@ def miner(
         "gateway": gateway,
         "hotkey": hotkey,
         "gateway_hotkey": gateway_hotkey,
+        "chain": chain,
         "engine": engine,
         "engine_factory": engine_factory,
         "dtype": dtype,
@@ -84,10 +89,11 @@ def miner(
 def _run(settings: "MinerSettings") -> None:
     from miner.engines.base import EngineError
     from miner.node import run_miner
+    from protocol.chain.base import ChainError
     from protocol.client import GatewayRefused
     from protocol.keys import HotkeyError
     from scripts.cli.logs import configure_logs
 
     configure_logs()
-    with reported(HotkeyError, GatewayRefused, EngineError, OSError):
+    with reported(HotkeyError, GatewayRefused, ChainError, EngineError, OSError):
         run_miner(settings)

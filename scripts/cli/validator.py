@@ -13,13 +13,17 @@ if TYPE_CHECKING:
 
 def validator(
     gateway: Annotated[
-        str | None, typer.Option(help="The gateway's origin, https://...; needed.")
+        str | None,
+        typer.Option(help="The gateway's origin; else it is found on --chain."),
     ] = None,
     hotkey: Annotated[
         Path | None, typer.Option(help="The hotkey file, made where there is none; needed.")
     ] = None,
     gateway_hotkey: Annotated[
         str | None, typer.Option(help="The hotkey that the gateway must have.")
+    ] = None,
+    chain: Annotated[
+        str | None, typer.Option(help="local:PATH or bittensor:NETWORK:NETUID.")
     ] = None,
     dtype: Annotated[
         str | None, typer.Option(help="auto (the model's own), float32, bfloat16 or float16.")
@@ -44,6 +48,7 @@ def validator(
         "gateway": gateway,
         "hotkey": hotkey,
         "gateway_hotkey": gateway_hotkey,
+        "chain": chain,
         "dtype": dtype,
         "device": device,
         "threads": threads,
@@ -56,11 +61,13 @@ def validator(
 
 
 def _run(settings: "ValidatorSettings") -> None:
+    from protocol.chain.base import ChainError
     from protocol.client import GatewayRefused
     from protocol.keys import HotkeyError
     from scripts.cli.logs import configure_logs
     from validator.daemon import run_validator
+    from validator.weights import StateError
 
     configure_logs()
-    with reported(HotkeyError, GatewayRefused, OSError):
+    with reported(HotkeyError, GatewayRefused, ChainError, StateError, OSError):
         run_validator(settings)

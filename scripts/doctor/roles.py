@@ -78,6 +78,10 @@ async def _node(
     settings: "MinerSettings | ValidatorSettings", clock: Callable[[], float]
 ) -> list[Finding]:
     key, keypair = network.hotkey(settings.hotkey)
+    try:
+        settings = await settings.located(clock)
+    except ChainError as error:
+        return [key, broken("gateway", str(error), "give --gateway, or correct --chain")]
     asked = await network.gateway(settings.gateway, settings.gateway_hotkey, keypair, clock)
     return [key, *asked]
 
