@@ -10,11 +10,11 @@ from sqlmodel.ext.asyncio.session import AsyncSession
 
 from gateway.orders import transitions, units
 from gateway.orders.content import unit_work
-from gateway.orders.leases import issued_at, may_hold_more, refuse_unreliable, statement_of
+from gateway.orders.leases import held_by, issued_at, may_hold_more, refuse_unreliable, statement_of
 from gateway.orders.nodes import can_serve, has_loaded, known_node, live_nodes
 from gateway.orders.planner import share_of, unit_lines
 from gateway.orders.policy import Policy, generation_end, is_excluded
-from gateway.orders.records import refuse_suspended
+from gateway.orders.records import refuse_suspended, verified_of
 from gateway.orders.rows import lock_order
 from gateway.orders.stacks import yields
 from gateway.store.engine import Store
@@ -33,6 +33,7 @@ from gateway.store.tables import (
 from protocol.keys import sign_statement
 from protocol.messages import Lease as LeaseMessage
 from protocol.messages import LeaseRequest, LoadedModel
+from scoring.growth import leases_allowed
 
 GENERATING = (OrderStatus.VALIDATING, OrderStatus.IN_PROGRESS)
 ORDERS_LOOKED_AT = 20
@@ -51,7 +52,8 @@ async def lease_generation(
 
     Units that were void or lapsed go first, for a while to miners of other owners than those who
     failed them, where such live; then a new unit is cut. None, too, while many units of the model
-    wait for audit, and for a miner that holds as many leases as it may.
+    wait for audit, and for a miner that holds as many leases as it may, or its owner: few at first,
+    more with what was verified of it.
 
     A miner of a stack that was not measured gets work of a model that has measured ones only while
     none of those is at it, or once a good part of an order's window is over.
@@ -149,6 +151,10 @@ async def _claim(
         if order is None or order.status not in GENERATING:
             return None
         if not await may_hold_more(session, node.hotkey, LeaseKind.GENERATE, policy):
+            return None
+        if await held_by(session, node.coldkey) >= leases_allowed(
+            await verified_of(session, node.coldkey)
+        ):
             return None
         unit = await _open_unit(session, order, node, others, policy, now_ms)
         if unit is None and order.cursor_line < order.lines_usable:

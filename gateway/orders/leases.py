@@ -133,6 +133,20 @@ async def may_hold_more(
     return (await session.exec(statement)).one() < policy.leases_at_once
 
 
+async def held_by(session: AsyncSession, owner: str) -> int:
+    """Return how many generation leases the miners of one owner hold."""
+    statement = (
+        select(func.count())
+        .select_from(Lease)
+        .where(
+            col(Lease.coldkey) == owner,
+            col(Lease.kind) == LeaseKind.GENERATE,
+            col(Lease.state) == LeaseState.LIVE,
+        )
+    )
+    return (await session.exec(statement)).one()
+
+
 async def refuse_unreliable(
     session: AsyncSession, node: Node, loaded: LoadedModel, policy: Policy, now_ms: int
 ) -> None:

@@ -5,7 +5,7 @@ The caller of ``remember`` holds the order's lock.
 
 import json
 
-from sqlmodel import col, select
+from sqlmodel import col, func, select
 from sqlmodel.ext.asyncio.session import AsyncSession
 
 from gateway.errors import GatewayError
@@ -37,7 +37,16 @@ async def remember(
     record.owner = result_lease.coldkey
     if VERIFIED in letters:
         record.verified_at_ms = now_ms
+        record.verified += letters.count(VERIFIED)
     session.add(record)
+
+
+async def verified_of(session: AsyncSession, owner: str) -> int:
+    """Return how many samples of an owner's miners were verified so far."""
+    statement = select(func.coalesce(func.sum(Record.verified), 0)).where(
+        col(Record.owner) == owner
+    )
+    return int((await session.exec(statement)).one())
 
 
 async def refuse_suspended(

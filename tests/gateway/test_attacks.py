@@ -174,6 +174,7 @@ def test_a_node_holds_a_bounded_number_of_leases(gateway: LiveGateway, target: A
     limit = gateway.state.settings.policy.leases_at_once
     batch = order(gateway, limit + 4)
     hoarder, other = (Attacker(gateway, target.loaded, target.end) for _ in range(2))
+    hoarder.prove()
     held = [hoarder.lease() for _ in range(limit)]
     body = json.dumps({"role": "miner", "loaded": target.loaded.model_dump()}).encode()
     assert hoarder.send(hoarder.miner, POSTS, body).status_code == 204

@@ -159,6 +159,7 @@ async def convict(world, miner, validator) -> None:
 async def test_a_convicted_miners_work_is_given_to_others_at_once(world, profile):
     await world.place([[number] for number in range(1, 17)])
     (miner, honest), (only,) = await nodes(world, 2, 1)
+    await world.prove(honest)
     held = await world.lease(miner)
     await convict(world, miner, only)
     # What it had handed in and what it was at, both of it nobody's now.

@@ -68,6 +68,8 @@ async def test_draw_keys_are_those_of_the_order(world):
 async def test_fifty_requests_at_once_double_nothing(world):
     first, second = await world.place(prompts(100)), await world.place(prompts(60), hours=48)
     miners = [await world.node("miner") for _ in range(5)]
+    for miner in miners:
+        await world.prove(miner)
     granted = await asyncio.gather(*(world.lease(miners[turn % 5]) for turn in range(50)))
     held = [lease for lease in granted if lease is not None]
     assert len(held) == 40
@@ -86,12 +88,32 @@ async def test_fifty_requests_at_once_double_nothing(world):
 async def test_reopened_units_are_claimed_once_each(world):
     await world.place(prompts(40))
     miner = await world.node("miner")
+    await world.prove(miner)
     for lease in [await world.lease(miner) for _ in range(10)]:
         await dispatch.release(world.store, miner.hotkey, lease.lease_id, world.now)
     granted = await asyncio.gather(*(world.lease(miner) for _ in range(30)))
     held = [lease for lease in granted if lease is not None]
     assert len({lease.work.unit_id for lease in held}) == len(held) == 10
     assert {lease.attempt for lease in held} == {2}
+
+
+async def test_an_owner_holds_few_leases_until_more_was_verified_of_it(world):
+    await world.place(prompts(400), n=4)
+    miner, twin = [await world.node("miner", owner="one") for _ in range(2)]
+    other, validator = await world.node("miner"), await world.node("validator")
+    held = [await world.lease(miner), await world.lease(twin)]
+    assert None not in held
+    assert await world.lease(miner) is None and await world.lease(twin) is None
+    assert await world.lease(other) is not None
+    for lease, holder in zip(held, (miner, twin), strict=True):
+        await world.post(holder, lease)
+    # Both were handed in; 16 units of 4 samples are verified in all.
+    for _ in range(16):
+        assert await world.audit(validator) is not None
+        await world.generate(twin)
+    # 64 samples: a lease more, for both together.
+    assert [await world.lease(miner) is None for _ in range(4)] == [False, False, False, True]
+    assert await world.lease(twin) is None
 
 
 async def test_the_earliest_window_goes_first(world):

@@ -109,6 +109,7 @@ async def test_an_unmeasured_stack_yields_while_measured_ones_work(world, measur
     order = await world.place(PROMPTS)
     honest, hiding = await world.node("miner"), await world.node("miner", stack=OTHER)
     validator = await world.node("validator")
+    await world.prove(hiding)
     # One that holds the model and never works keeps nobody from it.
     released = await world.lease(hiding)
     assert released is not None

@@ -19,6 +19,7 @@ from live_gateway import LiveGateway, live_gateway
 from small_model import MODEL, small_model_hub
 from sqlmodel import select
 from tokenizers import Tokenizer
+from world import proven
 
 from gateway.orders import life
 from gateway.store.tables import Lease as LeaseRow
@@ -73,6 +74,17 @@ class Attacker:
         for key, role in ((self.miner, "miner"), (self.validator, "validator")):
             announcement = self.nodes.announcement(role)
             assert self.send(key, "/nodes/v1/announce", announcement).status_code == 204
+
+    def prove(self, verified: int = 100_000) -> None:
+        """Make it that so many samples of the miner were verified before."""
+        hotkey, loaded = self.miner.ss58_address, self.nodes.loaded
+
+        async def add() -> None:
+            async with self.gateway.state.store.write() as session:
+                node = await session.get_one(Node, hotkey)
+                session.add(proven(hotkey, node.coldkey, loaded.model, loaded.revision, verified))
+
+        self.gateway.run(add())
 
     def send(self, key: Keypair, path: str, message: Message | bytes = b"") -> httpx.Response:
         """Send a message, rightly signed."""

@@ -35,7 +35,7 @@ from gateway.orders.reading import get_order
 from gateway.orders.results import accept_result
 from gateway.orders.verdicts import accept_verdicts
 from gateway.store.engine import Store
-from gateway.store.tables import Account, Dialect, File, FilePurpose, Order, Table
+from gateway.store.tables import Account, Dialect, File, FilePurpose, Order, Record, Table
 from gateway.workers import WorkerPool
 from protocol.documents import (
     audited_statement,
@@ -250,6 +250,11 @@ class World:
         await self.announce(node, loaded=loaded, able=able)
         return node
 
+    async def prove(self, node: Node, verified: int = 10_000) -> None:
+        """Make it that so many samples of a miner were verified before."""
+        async with self.store.write() as session:
+            session.add(proven(node.hotkey, node.coldkey, MODEL, REVISION, verified))
+
     async def announce(self, node: Node, *, loaded: bool = True, able: bool = True) -> None:
         announcement = Announcement(
             role=node.role,
@@ -418,6 +423,18 @@ class World:
     async def rows(self, table: type[Row], *conditions: Any) -> list[Row]:
         async with self.store.read() as session:
             return list((await session.exec(select(table).where(*conditions))).all())
+
+
+def proven(hotkey: str, coldkey: str, model: str, revision: str, verified: int) -> Record:
+    """Return the record of a miner that has been at it for long."""
+    return Record(
+        miner=hotkey,
+        model=model,
+        revision=revision,
+        owner=coldkey,
+        entries_json="[]",
+        verified=verified,
+    )
 
 
 def new_keypair() -> Keypair:

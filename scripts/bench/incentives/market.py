@@ -142,7 +142,7 @@ def _capacity(hotkey: Hotkey) -> float:
     """Return the tokens that a hotkey can be given in an epoch."""
     if hotkey.convicted:
         return 0.0
-    leases = leases_allowed(hotkey.verified, MOST_LEASES) / MOST_LEASES
+    leases = leases_allowed(hotkey.verified) / MOST_LEASES
     # A newcomer grows within the epoch, by a lease a unit.
     grown = min(1.0, leases + 0.5)
     return CAPACITY_TOKENS * hotkey.speed * grown
