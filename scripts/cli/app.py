@@ -9,6 +9,7 @@ from scripts.cli import (
     batch,
     bench,
     calibrate,
+    chain,
     doctor,
     fetch,
     gateway,
@@ -47,7 +48,7 @@ app.add_typer(doctor.doctor, name="doctor")
 app.add_typer(keys.keys, name="keys")
 app.add_typer(accounts.accounts, name="accounts")
 app.add_typer(ledger.ledger, name="ledger")
-app.add_typer(network.chain, name="chain")
+app.add_typer(chain.chain, name="chain")
 app.add_typer(bench.bench, name="bench")
 
 

@@ -1,7 +1,6 @@
-"""``reliquary up``, the whole network in one command, and ``reliquary chain``."""
+"""``reliquary up``, the whole network in one command."""
 
 import threading
-import time
 from contextlib import suppress
 from enum import StrEnum
 from pathlib import Path
@@ -16,8 +15,6 @@ from scripts.cli.failure import WRONG_USE, Failure, reported
 KINDS_OF_CHEAT = "\b\nKinds of cheat:\n" + "\n".join(
     f"  {name}: {kind.description}" for name, kind in KINDS.items()
 )
-
-chain = typer.Typer(help="The local chain that nodes register on.", no_args_is_help=True)
 
 
 class EngineChoice(StrEnum):
@@ -87,23 +84,3 @@ def up(
         print(f"model     {network.env()['RELIQUARY_MODEL']} at {network.revision}")
         print(f"          also in {network.layout.environment}; Ctrl-C stops\n", flush=True)
         threading.Event().wait()
-
-
-@chain.command("register")
-def register(
-    path: Annotated[Path, typer.Option("--chain", help="The LocalChain file.")],
-    hotkey: Annotated[Path, typer.Option(help="The node's hotkey file; made where there is none.")],
-    coldkey: Annotated[str | None, typer.Option(help="The owner's address; the hotkey's.")] = None,
-    validator: Annotated[bool, typer.Option(help="With a validator's permit.")] = False,
-) -> None:
-    """Register a hotkey on a local chain and print its UID and address."""
-    from protocol.chain.base import ChainError
-    from protocol.chain.local import LocalChain
-    from protocol.keys import HotkeyError, load_or_create_hotkey
-
-    with reported(ChainError, HotkeyError, OSError):
-        address = load_or_create_hotkey(hotkey).ss58_address
-        neuron = LocalChain(path, time.time).register(
-            address, coldkey or address, validator_permit=validator
-        )
-    typer.echo(f"{neuron.uid} {address}")
