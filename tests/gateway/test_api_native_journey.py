@@ -12,18 +12,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from batch_rows import request
-from fake_nodes import all_verified, fake_nodes, voided
-from live_gateway import LiveGateway, live_gateway
-from native_customer import NativeCustomer, rows_of
-from small_model import MODEL, small_model_hub
-from tokenizers import Tokenizer
+from live_gateway import live_gateway
+from native_customer import rows_of
+from native_journey import Journey
+from small_model import small_model_hub
 
-from protocol.manifest import MANIFEST, Manifest, signed_manifest
-from protocol.messages import AuditLease, LoadedModel, SampleVerdict
-from scripts.fetch import fetch
-from scripts.verify.check import verify
+from protocol.manifest import MANIFEST
 from scripts.verify.discrepancy import Discrepancy
-from scripts.verify.report import Assurance, Report, summary
+from scripts.verify.report import Assurance, summary
 
 LINES = [
     *(request(f"q{at}", max_tokens=16, n=2) for at in range(5)),
@@ -38,67 +34,6 @@ def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
         yield commit, folder / "files"
 
 
-class Journey:
-    """A delivered order of either format, fetched into a folder; tests copy and change it."""
-
-    def __init__(self, gateway: LiveGateway, hub: tuple[str, Path], folder: Path, form: str):
-        self.gateway, self.model, self.form = gateway, hub[1], form
-        self.customer = NativeCustomer(gateway, f"journey-{form.replace('_', '-')}", hub[0])
-        self.input = folder / "in.jsonl"
-        self.input.write_bytes(b"\n".join(json.dumps(line).encode() for line in LINES))
-        content = self.input.read_bytes()
-        files = gateway.client(self.customer.key).files
-        file_id = files.create(file=("in.jsonl", content), purpose="batch").id
-        self.quote = self.customer.quote(input_file_id=file_id, output_format=form)
-        placed = self.customer.place(self.quote["id"])
-        assert placed.status_code == 200, placed.text
-        self.order: dict[str, Any] = placed.json()
-        tokenizer = Tokenizer.from_file(str(self.model / "tokenizer.json"))
-        self.answer = [
-            *tokenizer.encode("hello world").ids,
-            tokenizer.token_to_id("<|im_end|>"),
-        ]
-        self.early: list[dict[str, Any]] = []
-        loaded = LoadedModel(model=MODEL, revision=hub[0])
-        with fake_nodes(gateway, folder, loaded, self.answer, self.judge):
-            self.order = self.customer.wait(self.order["id"])
-        self.delivery = folder / "delivery"
-        fetch(gateway.base_url, self.customer.key, self.order["batch_id"], self.delivery)
-
-    def judge(self, lease: AuditLease) -> list[SampleVerdict]:
-        """Void the first sample of all; look at the lines that are there before each verdict."""
-        self.early.append(self.lines())
-        verdicts = all_verified(lease)
-        if len(self.early) == 1:
-            verdicts[0] = voided(verdicts[0])
-        return verdicts
-
-    def lines(self, query: str = "") -> dict[str, Any]:
-        return self.customer.get(f"/dataset-orders/{self.order['id']}/lines{query}")
-
-    def verify(self, delivery: Path | None = None) -> Report:
-        return verify(delivery or self.delivery, self.input, own_model=self.model)
-
-    def changed(self, folder: Path, **changes: bytes | None) -> Path:
-        """Return a copy with files changed or left out, which the gateway signs all the same."""
-        folder.mkdir()
-        manifest = Manifest.model_validate_json((self.delivery / MANIFEST).read_bytes())
-        statement = manifest.statement.model_dump()
-        for path in self.delivery.iterdir():
-            (folder / path.name).write_bytes(path.read_bytes())
-        for name, content in changes.items():
-            (folder / name).unlink(missing_ok=True)
-            statement["files"].pop(name, None)
-            if content is not None:
-                (folder / name).write_bytes(content)
-                record = {"bytes": len(content), "sha256": sha256(content).hexdigest()}
-                statement["files"][name] = record
-        lied = Manifest.model_validate(manifest.model_dump() | {"statement": statement}).statement
-        signed = signed_manifest(self.gateway.state.keypair, lied)
-        (folder / MANIFEST).write_bytes(signed.encoded())
-        return folder
-
-
 @pytest.fixture(scope="module", params=["openai_jsonl", "parquet"])
 def journey(
     request: pytest.FixtureRequest,
@@ -108,7 +43,7 @@ def journey(
     # A gateway for each: a miner that is gone counts as live for two minutes.
     folder = tmp_path_factory.mktemp("journey")
     with live_gateway(folder / "gateway", unit_samples=4) as gateway:
-        yield Journey(gateway, hub, folder, request.param)
+        yield Journey(gateway, hub, folder, LINES, output_format=request.param)
 
 
 def test_the_order_tells_what_it_came_to(journey: Journey) -> None:
@@ -123,7 +58,10 @@ def test_the_order_tells_what_it_came_to(journey: Journey) -> None:
     assert (price, charged + refunded) == (Decimal(quote["price_usd"]), price)
     assert 0 < refunded < price
     (delivery,) = order["deliveries"]
-    assert (delivery["id"], delivery["format"]) == (f"dl-{order['id']}", journey.form)
+    assert (delivery["id"], delivery["format"]) == (
+        f"dl-{order['id']}",
+        journey.quote["output_format"],
+    )
     kinds = [file["kind"] for file in delivery["files"]]
     assert kinds == ["output", "errors", "receipts", "report", "manifest"]
     balance = journey.customer.get("/balance")
@@ -144,7 +82,7 @@ def test_the_delivery_verifies(journey: Journey) -> None:
 
 
 def test_the_answers_say_what_was_generated(journey: Journey) -> None:
-    if journey.form == "parquet":
+    if journey.quote["output_format"] == "parquet":
         rows = pq.read_table(journey.delivery / "part-00000.parquet").to_pylist()
         assert [row["text"] for row in rows] == ["hello world"] * 10
         return
@@ -160,7 +98,7 @@ def test_lines_are_read_while_the_order_runs(journey: Journey) -> None:
     assert all(row["response"]["body"]["choices"] for row in last)
     whole = journey.lines()
     assert (len(whole["data"]), whole["has_more"]) == (5, False)
-    if journey.form == "openai_jsonl":
+    if journey.quote["output_format"] == "openai_jsonl":
         delivered = rows_of([(journey.delivery / "output-00000.jsonl").read_bytes()])
         assert whole["data"] == delivered
     page, seen = journey.lines("?limit=2"), list[dict[str, Any]]()
@@ -216,7 +154,7 @@ def test_files_are_downloaded_in_parts(journey: Journey) -> None:
 
 def test_whatever_is_changed_is_found(journey: Journey, tmp_path: Path) -> None:
     """Though the gateway signs all of it."""
-    parquet = journey.form == "parquet"
+    parquet = journey.quote["output_format"] == "parquet"
     answers = "part-00000.parquet" if parquet else "output-00000.jsonl"
     report = json.loads((journey.delivery / "report.json").read_bytes())
     errors = (journey.delivery / "errors-00000.jsonl").read_bytes()
@@ -271,3 +209,43 @@ def test_whatever_is_changed_is_found(journey: Journey, tmp_path: Path) -> None:
         with pytest.raises(Discrepancy) as error:
             journey.verify(folder)
         assert error.value.file == name
+
+
+def test_grades_are_delivered_and_added_up_again(hub: tuple[str, Path], tmp_path: Path) -> None:
+    references = ["hello world", "another", "hello world"]
+    lines = [
+        request(f"q{at}", max_tokens=16, n=2) | {"reference": reference}
+        for at, reference in enumerate(references)
+    ]
+    asked = {"grader": "exact_match_v1", "output_format": "parquet"}
+    with live_gateway(tmp_path / "gateway") as gateway:
+        journey = Journey(gateway, hub, tmp_path, lines, **asked)
+        evaluation = journey.order["evaluation"]
+        assert (evaluation["status"], evaluation["samples"]["correct"]) == ("graded", 4)
+        journey.verify()
+        table = pq.read_table(journey.delivery / "part-00000.parquet")
+        assert table.column("grade").to_pylist() == [True, True, False, False, True, True]
+        assert table.column("reference").to_pylist()[::2] == references
+        report = json.loads((journey.delivery / "report.json").read_bytes())
+        assert report["evaluation"] == evaluation
+        grades = (journey.delivery / "grades-00000.jsonl").read_bytes()
+        rows = grades.splitlines(True)
+        flipped = grades.replace(b"false", b"true")
+        whole = flipped.replace(b'"pass_at_1":0.0', b'"pass_at_1":1.0')
+        for number, (changed, file) in enumerate((
+            (flipped, "grades-00000.jsonl"),
+            (whole, "part-00000.parquet"),
+            (b"".join(rows[:2]), "grades-00000.jsonl"),
+            (b"".join([rows[1], rows[0], rows[2]]), "grades-00000.jsonl"),
+            (rows[0] + b"[]\n" + rows[2], "grades-00000.jsonl"),
+            (grades + rows[0], "grades-00000.jsonl"),
+        )):  # fmt: skip
+            folder = tmp_path / f"changed-{number}"
+            with pytest.raises(Discrepancy) as error:
+                journey.verify(journey.changed(folder, **{"grades-00000.jsonl": changed}))
+            assert error.value.file == file
+        lied = report | {"evaluation": evaluation | {"pass_at_1": 1.0}}
+        text = json.dumps(lied, indent=2, sort_keys=True).encode() + b"\n"
+        with pytest.raises(Discrepancy) as error:
+            journey.verify(journey.changed(tmp_path / "lied", **{"report.json": text}))
+        assert error.value.field == "evaluation.pass_at_1"

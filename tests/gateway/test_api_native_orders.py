@@ -228,6 +228,16 @@ def test_an_order_is_refused(customer: NativeCustomer, gateway: LiveGateway, com
     refused(customer.place(quote["id"]), 409, "order_refused", "input_file_id")
 
 
+def test_an_order_needs_money(gateway: LiveGateway, commit: str) -> None:
+    poor = NativeCustomer(gateway, "a-poor-customer", commit, usd="0.02")
+    quote = poor.quote()
+    answer = poor.place(quote["id"])
+    refused(answer, 402, "insufficient_balance", None)
+    assert poor.get("/balance")["reserved_usd"] == "0.00"
+    # The quote stays for when there is money.
+    assert poor.get(f"/dataset-orders/quotes/{quote['id']}")["status"] == "open"
+
+
 def test_so_many_orders_are_open_at_most(customer: NativeCustomer) -> None:
     file_id = customer.upload()
     quotes = [customer.quote(input_file_id=file_id)["id"] for _ in range(6)]

@@ -8,7 +8,7 @@ from typing import Any
 
 import httpx
 from batch_rows import encoded, request
-from live_gateway import LiveGateway
+from live_gateway import ENOUGH_USD, LiveGateway
 from small_model import MODEL
 
 ENDED = ("delivered", "expired", "cancelled", "failed")
@@ -21,15 +21,17 @@ class NativeCustomer:
 
     Attributes:
         commit: of the small model.
+        usd: what it is credited; None for nothing.
     """
 
     gateway: LiveGateway
     account: str
     commit: str
+    usd: str | None = ENOUGH_USD
     keys: int = field(default=0)
 
     def __post_init__(self) -> None:
-        self.key = self.gateway.new_key(self.account)
+        self.key = self.gateway.new_key(self.account, usd=self.usd)
         self.auth = {"Authorization": f"Bearer {self.key}"}
 
     def call(self, method: str, path: str, **options: Any) -> httpx.Response:
