@@ -21,6 +21,7 @@ from sqlalchemy.engine import make_url
 from world import NOW, World
 
 from gateway.ledger.balance import balances
+from gateway.ledger.money import usd_of
 from gateway.orders import life
 from gateway.orders.policy import HOUR
 from gateway.store.tables import Order, Transfer
@@ -124,15 +125,18 @@ async def _outcome(world: World, scene: Scene) -> Outcome:
     order = await world.order_of(scene.order_id)
     left = (await balances(world.store, [world.account_id]))[world.account_id]
     folder = scene.folder / "objects" / "orders" / order.id
-    files = {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+    files = {path.name: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
     if "manifest.json" in files:
         # The signature has randomness of its own.
         statement = json.loads(files["manifest.json"])["statement"]
         files["manifest.json"] = json.dumps(statement).encode()
+    if "report.json" in files:
+        money = json.loads(files["report.json"])["money"]
+        assert money["charged_usd"] == usd_of(charged[order.id])
     return Outcome(order.status, charged[order.id], left.available, files)
 
 
-def examine(copies: Copies, work: str, status: str, kinds: set[str]) -> None:
+def examine(copies: Copies, work: str, status: str, kinds: set[str]) -> Outcome:
     """Kill the work at each of its steps and compare what comes of it with an undisturbed run.
 
     Args:
@@ -149,6 +153,7 @@ def examine(copies: Copies, work: str, status: str, kinds: set[str]) -> None:
         kill_at(scene, work, number)
         assert asyncio.run(recovered(scene, work)) == expected, f"killed at {number}: {name}"
         shutil.rmtree(scene.folder)
+    return expected
 
 
 async def generated(world: World) -> str:
@@ -204,8 +209,27 @@ SETTLED = {"INSERT", "UPDATE", "SELECT", "COMMIT"}
 STOPPED = {"UPDATE", "COMMIT"}
 
 
-def test_export_of_a_completed_order(prepare: Callable[..., Copies]):
-    examine(prepare(completed), "export", "completed", {*SETTLED, "put"})
+@pytest.mark.parametrize(
+    ("output_format", "files"),
+    [
+        (None, {"output.jsonl", "errors.jsonl", "receipts.jsonl", "manifest.json"}),
+        pytest.param("parquet", {"part-00000.parquet", "report.json"}, marks=SLOW),
+        pytest.param("openai_jsonl", {"output-00000.jsonl", "report.json"}, marks=SLOW),
+    ],
+)
+def test_export_of_a_completed_order(
+    prepare: Callable[..., Copies], output_format: str | None, files: set[str]
+):
+    async def before(world: World) -> str:
+        order_id = await completed(world)
+        async with world.store.write() as session:
+            order = await session.get_one(Order, order_id)
+            order.output_format = output_format
+            session.add(order)
+        return order_id
+
+    expected = examine(prepare(before), "export", "completed", {*SETTLED, "put"})
+    assert files <= expected.files.keys()
 
 
 @pytest.mark.parametrize(
