@@ -170,6 +170,7 @@ async def opened(
                     settings.policy,
                     partial(download, weights=False),
                     keypair,
+                    [load_or_create_hotkey(path) for path in settings.probe_hotkeys],
                     graders,
                     settings.incoming,
                     clock,

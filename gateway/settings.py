@@ -27,6 +27,9 @@ class GatewaySettings(BaseSettings):
         lease_seconds: how long a lease lives without a heart-beat.
         heartbeat_seconds: how often a node is asked to send one.
         second_opinions: share of judged units that go to a second validator of another owner.
+        known_answers: share of judged units whose right verdicts are known, where there are probes.
+        probe_hotkeys: files of registered hotkeys of the operator's own, which sign known-answer
+            units as miners do; without one there are no such units.
         audit_backlog: units that may wait for audit before less generation is offered.
         cancel_grace_seconds: how long units in flight may finish after a cancellation.
         open_orders: orders of one account that may be open at once.
@@ -57,6 +60,8 @@ class GatewaySettings(BaseSettings):
     lease_seconds: Annotated[float, Field(gt=0, le=3_600)] = 60.0
     heartbeat_seconds: Annotated[float, Field(gt=0, le=1_200)] = 15.0
     second_opinions: Annotated[float, Field(ge=0, le=1)] = 0.05
+    known_answers: Annotated[float, Field(ge=0, le=1)] = 0.02
+    probe_hotkeys: tuple[Path, ...] = ()
     audit_backlog: Annotated[int, Field(ge=1, le=100_000)] = 64
     cancel_grace_seconds: Annotated[float, Field(ge=0, le=3_600)] = 120.0
     open_orders: Annotated[int, Field(ge=1, le=1_000_000)] = 5
@@ -104,6 +109,7 @@ class GatewaySettings(BaseSettings):
             lease_ms=round(self.lease_seconds * SECOND),
             heartbeat_ms=round(self.heartbeat_seconds * SECOND),
             second_opinions=self.second_opinions,
+            known_answers=self.known_answers,
             audit_backlog=self.audit_backlog,
             cancel_grace_ms=round(self.cancel_grace_seconds * SECOND),
             open_orders=self.open_orders,

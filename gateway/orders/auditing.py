@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from bittensor_core import Keypair
 from sqlalchemy import ColumnElement
 from sqlalchemy.orm import aliased
-from sqlmodel import col, exists, select
+from sqlmodel import col, exists, or_, select
 from sqlmodel.ext.asyncio.session import AsyncSession
 
 from gateway.orders.content import unit_work
@@ -181,7 +181,11 @@ async def _review(
 def _had_before(result_lease: type[Lease], node: Node) -> ColumnElement[bool]:
     earlier = aliased(Lease)
     return exists().where(
-        col(earlier.audited_lease_id) == col(result_lease.id),
+        # A known-answer unit has the samples of another result.
+        or_(
+            col(earlier.audited_lease_id) == col(result_lease.id),
+            col(earlier.audited_lease_id) == col(Unit.source_lease_id),
+        ),
         col(earlier.coldkey) == node.coldkey,
         col(earlier.state).in_(TAKEN_BEFORE),
     )

@@ -1,7 +1,8 @@
 """The gateway's background work. Any number of replicas may run it at once: all of it is rows."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import secrets
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
 import structlog
@@ -11,7 +12,7 @@ from sqlmodel import col, select
 from gateway import uploads
 from gateway.epochs.writing import write_due
 from gateway.graders.pool import GraderPool
-from gateway.orders import convicting, export, kept_quotes, leases, life, reviewing
+from gateway.orders import convicting, export, kept_quotes, known_units, leases, life, reviewing
 from gateway.orders.policy import Policy
 from gateway.store.engine import Store
 from gateway.store.tables import Order, OrderStatus
@@ -26,6 +27,7 @@ async def run(
     policy: Policy,
     model_folder: export.ModelFolder,
     keypair: Keypair,
+    probes: Sequence[Keypair],
     graders: GraderPool,
     scratch: Path,
     clock: Callable[[], float],
@@ -38,10 +40,12 @@ async def run(
         chain: its blocks draw who gets a second opinion; its head goes into public records.
         model_folder: returns the folder of a model's files at a commit, downloading them; blocking.
         keypair: the gateway's hotkey, which leases were signed with.
+        probes: the hotkeys that sign known-answer units.
         graders: grade evaluations.
         scratch: folder for files at work.
         clock: seconds since the epoch.
     """
+    signers = known_units.Signers(keypair, probes)
     reap_from_ms = int(clock() * 1000) + policy.lease_ms
 
     async def keep_up() -> None:
@@ -50,6 +54,9 @@ async def run(
         await _isolated("ending orders", end_orders(store, policy, clock))
         await _isolated("convictions", convicting.redo_undelivered(store, int(clock() * 1000)))
         await _isolated("reviews", reviewing.attend(store, chain, policy, int(clock() * 1000)))
+        secret, now_ms = secrets.token_bytes(32), int(clock() * 1000)
+        ready = known_units.keep_ready(store, signers, policy, secret, now_ms)
+        await _isolated("known-answer units", ready)
         await _isolated("quotes", kept_quotes.sweep(store, int(clock() * 1000)))
         await _isolated("uploads", uploads.sweep(store, int(clock() * 1000)))
         await _isolated("epochs", write_due(store, chain, keypair, policy, int(clock() * 1000)))

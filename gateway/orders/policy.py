@@ -27,6 +27,7 @@ class Policy:
         unanswered_ms: how long such a lease counts.
         second_opinions: share of judged units that go to a second validator; those with void
             samples always do. 0 asks for none at all.
+        known_answers: share of judged units whose right verdicts are known to the gateway.
         review_ms: how long a delivery waits for a second opinion.
         distrust_ms: how long a validator is believed nothing once others contradict it.
         live_ms: how long after its last announcement a node counts as live.
@@ -56,6 +57,7 @@ class Policy:
     unanswered_leases: int = 16
     unanswered_ms: int = HOUR
     second_opinions: float = 0.0
+    known_answers: float = 0.0
     review_ms: int = HOUR
     distrust_ms: int = 6 * HOUR
     live_ms: int = 2 * MINUTE

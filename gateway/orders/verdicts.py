@@ -8,7 +8,7 @@ from itertools import pairwise
 from sqlmodel.ext.asyncio.session import AsyncSession
 
 from gateway.errors import GatewayError
-from gateway.orders import life, reviews, units
+from gateway.orders import known_units, life, reviews, units
 from gateway.orders.aftermath import Aftermath, carry_out
 from gateway.orders.content import object_key, unit_work
 from gateway.orders.convicting import add_evidence
@@ -68,9 +68,14 @@ async def accept_verdicts(
         held.lease.object_key = key
         held.lease.root = verdicts.root
         letters = "".join(LETTERS[sample.outcome] for sample in verdicts.samples)
+        held.lease.answer = json.dumps(_counts(letters))
+        on = (session, held, audited)
+        if held.unit.known is not None:
+            wrong = await known_units.judged(session, held, letters, now_ms)
+            await carry_out(*on, Aftermath(wrong=wrong), policy, now_ms)
+            return answered_before(held.lease, posted)
         row = _record(held, audited, verdicts, letters, now_ms)
         session.add(row)
-        on = (session, held, audited)
         if held.review is None:
             after = await _apply(*on, row, lengths, shown, policy, now_ms)
         else:
@@ -147,10 +152,12 @@ async def _audited(session: AsyncSession, lease: Lease) -> Lease:
     return audited
 
 
+def _counts(letters: str) -> dict[str, int]:
+    return {outcome: letters.count(letter) for outcome, letter in LETTERS.items()}
+
+
 def _record(held: Held, audited: Lease, verdicts: Verdicts, letters: str, now_ms: int) -> Verdict:
     """Return the row of a verdict document that has not verified anything yet."""
-    counts = {outcome: letters.count(letter) for outcome, letter in LETTERS.items()}
-    held.lease.answer = json.dumps(counts)
     return Verdict(
         id=held.lease.id,
         order_id=held.order.id,
@@ -164,7 +171,7 @@ def _record(held: Held, audited: Lease, verdicts: Verdicts, letters: str, now_ms
         tokens=0,
         object_key=held.lease.object_key or "",
         created_at_ms=now_ms,
-        **counts,
+        **_counts(letters),
     )
 
 

@@ -92,8 +92,9 @@ class Attacker:
         headers = signed(self.gateway, key, path, body)
         return httpx.post(self.gateway.origin + path, content=body, headers=headers, timeout=60)
 
-    def lease(self) -> Lease:
-        body = {"role": "miner", "loaded": self.nodes.loaded.model_dump(), "max_samples": 2}
+    def lease(self, samples: int = 2) -> Lease:
+        loaded = self.nodes.loaded.model_dump()
+        body = {"role": "miner", "loaded": loaded, "max_samples": samples}
         answer = self.send(self.miner, POSTS, json.dumps(body).encode())
         return Lease.model_validate_json(answer.content)
 
@@ -114,7 +115,7 @@ class Attacker:
         return changed.model_copy(update={"signature": signature})
 
 
-def order(gateway: LiveGateway, lines: int) -> str:
+def order(gateway: LiveGateway, lines: int, max_tokens: int = 16) -> str:
     """Place an order of so many lines with two samples each; return its batch id."""
     requests = [
         {
@@ -122,7 +123,7 @@ def order(gateway: LiveGateway, lines: int) -> str:
             "body": {
                 "model": MODEL,
                 "messages": [{"role": "user", "content": f"hello {at}"}],
-                "max_tokens": 16,
+                "max_tokens": max_tokens,
                 "n": 2,
             },
         }

@@ -10,6 +10,7 @@ from gateway.store.tables.files import (
     FilePurpose,
     UploadPart,
 )
+from gateway.store.tables.known_answers import KnownAnswer
 from gateway.store.tables.leases import Lease, LeaseKind, LeaseState
 from gateway.store.tables.ledger import LedgerAccount, LedgerKind, Transfer, TransferKind
 from gateway.store.tables.nodes import Node, NodeRole
@@ -34,6 +35,7 @@ __all__ = [
     "File",
     "FileKind",
     "FilePurpose",
+    "KnownAnswer",
     "Lease",
     "LeaseKind",
     "LeaseState",

@@ -27,7 +27,8 @@ class Unit(Table, table=True):
     those (a JSON list). ``offered_at_ms`` is when it began to wait for a miner or a validator.
     ``outcomes`` has one letter a sample (see ``orders/samples.py``). ``verified_bits`` is kept on
     the root: bit ``i`` (little-endian) is its sample ``i``, whoever of the chain delivered it.
-    ``result_lease_id`` is the lease whose result is being audited.
+    ``result_lease_id`` is the lease whose result is being audited. A known-answer unit has the
+    right letters of its samples in ``known``, which are those of the result ``source_lease_id``.
     """
 
     __table_args__ = (
@@ -56,6 +57,8 @@ class Unit(Table, table=True):
     outcomes: str = text()
     audits: int = big(0)
     result_lease_id: str | None = word(None)
+    known: str | None = text(None)
+    source_lease_id: str | None = word(None, index=True)
     verified_bits: bytes | None = blob(None)
     created_at_ms: int = big()
     offered_at_ms: int = big()
