@@ -157,6 +157,30 @@ class Money(RuleBasedStateMachine):
                 await settled([run_export(world, order, self.model_folder) for _ in range(n)])
 
     @precondition(lambda self: self.orders)
+    @rule(data=st.data(), account=accounts)
+    def rush(self, data: st.DataObject, account: str) -> None:
+        """Everything at once."""
+        world, payment = self.world, f"rush-{len(self.paid)}"
+        order = data.draw(st.sampled_from(self.orders))
+        paid, placed, *rest = self.run(
+            settled(
+                [
+                    credit_account(world.store, account, NANO, payment, world.now),
+                    world.place([[1, 2]], account_id=account),
+                    life.cancel(world.store, order.account_id, order.id, world.now),
+                    background.end_orders(world.store, world.policy, lambda: world.now / 1000),
+                    run_export(world, order, self.model_folder),
+                ]
+            )
+        )
+        self.paid[payment] = (account, NANO)
+        assert paid.amount_nano == NANO
+        if isinstance(placed, Order):
+            self.orders.append(placed)
+        codes = {one.code for one in (placed, *rest) if isinstance(one, GatewayError)}
+        assert codes <= {"insufficient_balance", "batch_not_cancellable"}
+
+    @precondition(lambda self: self.orders)
     @rule(data=st.data(), n=times)
     def settle_again(self, data: st.DataObject, n: int) -> None:
         """An end that comes again changes nothing, and another end is refused."""
@@ -235,7 +259,7 @@ def examine(database: str, model_folder: Path, examples: int, steps: int) -> Non
 
 
 def test_the_books_balance(model_folder: Path):
-    examine("", model_folder, 3, 15)
+    examine("", model_folder, 5, 20)
 
 
 @pytest.mark.slow
