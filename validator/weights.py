@@ -120,6 +120,10 @@ class WeightSetter:
 
     async def run(self, poll_seconds: float = POLL_SECONDS) -> None:
         """Take a turn every ``poll_seconds`` until cancelled. The chain's failures are logged."""
+        try:
+            await self._chain.check()
+        except ChainError as error:
+            log.error("the chain cannot be used now", reason=str(error))
         while True:
             try:
                 await self.turn()

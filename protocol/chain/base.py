@@ -143,6 +143,10 @@ class WeightRow:
 class Chain(Protocol):
     """What the roles ask of a chain. Each method may raise ``ChainError``, within bounded time."""
 
+    async def check(self) -> None:
+        """Check that this release can use the chain; to be asked at a start."""
+        ...
+
     async def head(self) -> Head:
         """Return the newest block."""
         ...

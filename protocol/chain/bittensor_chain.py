@@ -89,6 +89,19 @@ class BittensorChain:
         self._submit_seconds = submit_seconds
         self._link = Link(network)
 
+    async def check(self) -> None:
+        """Check that the chain's runtime has what setting weights needs.
+
+        Raises:
+            ChainError: it has not, or the node does not answer.
+        """
+
+        async def read(_: Client, node: RpcSubstrate) -> None:
+            await check_runtime(node)
+            await self._now(node)
+
+        await self._link.use("check the chain's runtime", read, self._read_seconds)
+
     async def head(self) -> Head:
         """Return the newest finalized block.
 
@@ -231,18 +244,6 @@ class BittensorChain:
             return None if found is None else _origin(found)
 
         return await self._link.use("read the endpoint", read, self._read_seconds)
-
-    async def check_runtime(self) -> None:
-        """Check that the chain's runtime has what setting weights needs.
-
-        Raises:
-            ChainError: it has not, or the node does not answer.
-        """
-
-        async def read(_: Client, node: RpcSubstrate) -> None:
-            await check_runtime(node)
-
-        await self._link.use("check the chain's runtime", read, self._read_seconds)
 
     async def aclose(self) -> None:
         """Close the connection; a later call opens a new one."""

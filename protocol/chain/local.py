@@ -88,6 +88,14 @@ class LocalChain:
             row = connection.execute("SELECT genesis, block_seconds, max_uids FROM subnet")
             self._genesis, self._block_seconds, self._max_uids = row.fetchone()
 
+    async def check(self) -> None:
+        """Check that the file can be read.
+
+        Raises:
+            ChainError: it cannot.
+        """
+        await self.parameters()
+
     async def head(self) -> Head:
         """Return the block that the clock is in, and its hash."""
         return self._head()

@@ -99,6 +99,7 @@ async def _chain(option: ChainOption) -> Finding:
         return good("chain", f"a local one is made at the first start as {local}")
     try:
         async with aclosing(option.open(time.time)) as chain:
+            await chain.check()
             snapshot = await chain.snapshot()
     except ChainError as error:
         return broken("chain", str(error), "name another --chain, or mend this one")

@@ -38,6 +38,7 @@ async def _publish(chain: Chain) -> None:
 
 
 CALLS: dict[str, Callable[[Chain], Awaitable[object]]] = {
+    "check": lambda chain: chain.check(),
     "head": lambda chain: chain.head(),
     "block_hash": lambda chain: chain.block_hash(FIRST_BLOCK),
     "snapshot": lambda chain: chain.snapshot(),
@@ -193,16 +194,14 @@ async def test_a_runtime_without_expected_storage_is_told(
     world.local.set_rules(commit_reveal=True)
     async with behind_a_node(world, runtime_metadata().without(item)) as chain:
         with pytest.raises(ChainError, match=f"runtime 461 lacks {item} of SubtensorModule"):
-            await chain.check_runtime()
+            await chain.check()
         with pytest.raises(ChainError, match=item):
             await _set_weights(chain)
         assert (await chain.head()).block == FIRST_BLOCK
 
 
 async def test_this_release_fits_the_runtime(world: ChainWorld):
-    chain = world.chain
-    assert isinstance(chain, BittensorChain)
-    await chain.check_runtime()
+    await world.chain.check()
 
 
 async def test_two_calls_at_once_share_a_connection(world: ChainWorld):
