@@ -7,19 +7,20 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
 from dataclasses import dataclass
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import pytest
-from fake_nodes import FakeNodes, fake_nodes
+from fake_nodes import FakeNodes, Judge, all_verified, fake_nodes
 from live_gateway import LiveGateway, live_gateway
 from small_model import MODEL, small_model_hub
 from tokenizers import Tokenizer
 
-from protocol.messages import LoadedModel
+from protocol.messages import AuditLease, LoadedModel, SampleVerdict
 from scripts.cli import main
 
 CHAT = "/v1/chat/completions"
@@ -39,6 +40,15 @@ def write(path: Path, *rows: dict[str, Any] | str) -> Path:
     return path
 
 
+class Clock:
+    """The gateway's clock, which a test sets forward."""
+
+    ahead = 0.0
+
+    def __call__(self) -> float:
+        return time.time() + self.ahead
+
+
 @dataclass
 class Customer:
     """Who runs the command, in an environment that knows the gateway."""
@@ -47,6 +57,7 @@ class Customer:
     folder: Path
     commit: str
     environment: dict[str, str]
+    clock: Clock
 
     def start(self, *words: str | Path, **changes: str) -> "subprocess.Popen[str]":
         command = [sys.executable, "-P", "-m", "scripts.cli", "batch", *map(str, words)]
@@ -68,13 +79,30 @@ class Customer:
         assert "Traceback" not in said
         return printed, said
 
+    def here(self, *words: str | Path, status: int = 0, **changes: str) -> tuple[str, str]:
+        """Run a command as ``run`` does, but in this process, which is faster."""
+        printed, said = StringIO(), StringIO()
+        with (
+            pytest.MonkeyPatch.context() as patch,
+            redirect_stdout(printed),
+            redirect_stderr(said),
+            pytest.raises(SystemExit) as left,
+        ):
+            for name, value in (self.environment | changes).items():
+                patch.setenv(name, value)
+            patch.chdir(self.folder)
+            patch.setattr(sys, "argv", ["reliquary", "batch", *map(str, words)])
+            main()
+        assert (left.value.code or 0) == status, printed.getvalue() + said.getvalue()
+        return printed.getvalue(), said.getvalue()
+
     @contextmanager
-    def nodes(self) -> Iterator[FakeNodes]:
+    def nodes(self, judge: Judge = all_verified) -> Iterator[FakeNodes]:
         """Nodes that answer everything with ``hello world``."""
         tokenizer = Tokenizer.from_file(str(self.folder / "files" / "tokenizer.json"))
         answer = [*tokenizer.encode("hello world").ids, tokenizer.token_to_id("<|im_end|>")]
         loaded = LoadedModel(model=MODEL, revision=self.commit)
-        with fake_nodes(self.gateway, self.folder, loaded, answer) as nodes:
+        with fake_nodes(self.gateway, self.folder, loaded, answer, judge) as nodes:
             yield nodes
 
     def batches(self) -> list[str]:
@@ -84,10 +112,10 @@ class Customer:
 
 @pytest.fixture(scope="module")
 def customer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Customer]:
-    folder = tmp_path_factory.mktemp("batch")
+    folder, clock = tmp_path_factory.mktemp("batch"), Clock()
     with (
         small_model_hub(folder) as commit,
-        live_gateway(folder / "gateway", unit_samples=4) as gateway,
+        live_gateway(folder / "gateway", clock, unit_samples=4) as gateway,
     ):
         environment = os.environ | {
             "RELIQUARY_BASE_URL": gateway.base_url,
@@ -95,7 +123,7 @@ def customer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Customer]:
             "HF_HUB_CACHE": str(folder / "cache"),
             "PYTHONPATH": str(Path(__file__).parents[2]),
         }
-        yield Customer(gateway, folder, commit, environment)
+        yield Customer(gateway, folder, commit, environment, clock)
 
 
 def test_from_a_file_to_a_verified_evaluation(customer: Customer, tmp_path: Path) -> None:
@@ -121,18 +149,10 @@ def test_from_a_file_to_a_verified_evaluation(customer: Customer, tmp_path: Path
     ]
     assert [row["custom_id"] for row in rows] == ["q0", "q1", "q2"]
     # What was refused would be refused again.
-    printed, _ = customer.run("retry", tmp_path / "in-delivery", "--input", file)
+    printed, _ = customer.here("retry", tmp_path / "in-delivery", "--input", file)
     assert "refused: line 2 (no custom_id): invalid_json" in printed
     assert "nothing to order again" in printed
     assert not (tmp_path / "in-retry.jsonl").exists()
-
-
-def test_parquet(customer: Customer, tmp_path: Path) -> None:
-    file = write(tmp_path / "in.jsonl", line(0), line(1))
-    with customer.nodes():
-        printed, _ = customer.run("run", file, "--parquet", "--yes", "--out", tmp_path / "out")
-    assert "ALL HOLDS." in printed
-    assert list((tmp_path / "out").glob("part-*.parquet"))
 
 
 def test_stopped_by_ctrl_c_the_same_command_goes_on(customer: Customer, tmp_path: Path) -> None:
@@ -148,18 +168,18 @@ def test_stopped_by_ctrl_c_the_same_command_goes_on(customer: Customer, tmp_path
     assert process.returncode == 130
     assert "The same command goes on" in rest and "Traceback" not in rest
     (ordered,) = set(customer.batches()) - set(before)
-    assert ordered in customer.run("list")[0]
+    assert ordered in customer.here("list")[0]
     with customer.nodes():
-        printed, said = customer.run("run", file, "--out", out)
+        printed, said = customer.here("run", file, "--out", out)
     assert f"{ordered} is delivered" in printed
     # Nothing was quoted, asked or ordered again.
     assert "usable" not in said
     assert set(customer.batches()) - set(before) == {ordered}
-    printed, _ = customer.run("run", file, "--out", out)
+    printed, _ = customer.here("run", file, "--out", out)
     assert "ALL HOLDS." in printed
-    assert json.loads(customer.run("show", ordered)[0])["state"] == "delivered"
+    assert json.loads(customer.here("show", ordered)[0])["state"] == "delivered"
     other = write(tmp_path / "other.jsonl", line(5))
-    assert "another file" in customer.run("run", other, "--out", out, "--yes", status=1)[1]
+    assert "another file" in customer.here("run", other, "--out", out, "--yes", status=1)[1]
 
 
 def test_nothing_is_ordered_unasked(customer: Customer, tmp_path: Path) -> None:
@@ -219,37 +239,15 @@ def test_a_cancelled_batch_is_no_delivery(customer: Customer, tmp_path: Path) ->
             assert time.monotonic() < deadline
             time.sleep(0.05)
         ordered = json.loads(record.read_text())["quote_id"]
-        assert "is cancelled" in customer.run("cancel", f"batch_{ordered}")[0]
+        assert "is cancelled" in customer.here("cancel", f"batch_{ordered}")[0]
         _, said = process.communicate(timeout=SECONDS)
     assert process.returncode == 1
     assert "ended before anything was generated" in said
-    _, said = customer.run("retry", f"batch_{ordered}", "--input", file, status=1)
+    _, said = customer.here("retry", f"batch_{ordered}", "--input", file, status=1)
     assert "order the whole file again" in said
 
 
-@pytest.fixture
-def complain(
-    customer: Customer, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Callable[..., str]:
-    """Return what runs a command, in this process, that must fail, and returns why it did."""
-
-    def run(*words: str | Path, status: int = 1, **changes: str) -> str:
-        with pytest.MonkeyPatch.context() as patch, pytest.raises(SystemExit) as left:
-            for name, value in (customer.environment | changes).items():
-                patch.setenv(name, value)
-            patch.setattr(sys, "argv", ["reliquary", "batch", *map(str, words)])
-            main()
-        said = capsys.readouterr().err
-        assert left.value.code == status, said
-        *_, last = said.splitlines()
-        assert last.startswith("reliquary: ")
-        return last
-
-    monkeypatch.chdir(customer.folder)
-    return run
-
-
-def test_mistakes_are_told_in_a_line(complain: Callable[..., str], tmp_path: Path) -> None:
+def test_mistakes_are_told_in_a_line(customer: Customer, tmp_path: Path) -> None:
     file = write(tmp_path / "in.jsonl", line(0))
     nameless = write(tmp_path / "nameless.jsonl", {"custom_id": "q"})
     hopeless = write(tmp_path / "hopeless.jsonl", line(0, method="GET"))
@@ -274,8 +272,10 @@ def test_mistakes_are_told_in_a_line(complain: Callable[..., str], tmp_path: Pat
         (("retry", tmp_path, "--input", file), {}, "no whole delivery"),
         (("list",), {"RELIQUARY_BASE_URL": "http://127.0.0.1:9/v1"}, "could not be reached"),
     ):
-        assert said in complain(*words, **changes), words
-    assert "2.50" in complain("run", file, "--max-price", "cheap", status=2)
+        *_, last = customer.here(*words, status=1, **changes)[1].splitlines()
+        assert last.startswith("reliquary: ") and said in last, (words, last)
+    _, told = customer.here("run", file, "--max-price", "cheap", status=2)
+    assert "2.50" in told
 
 
 def test_access_from_the_networks_own_file(customer: Customer, tmp_path: Path) -> None:
@@ -285,5 +285,39 @@ def test_access_from_the_networks_own_file(customer: Customer, tmp_path: Path) -
         "RELIQUARY_API_KEY": customer.gateway.key,
     }
     env.write_text("".join(f"{name}={value}\n" for name, value in access.items()))
-    printed, _ = customer.run("list", "--env", env, **dict.fromkeys(access, ""))
+    printed, _ = customer.here("list", "--env", env, **dict.fromkeys(access, ""))
     assert printed.startswith("BATCH")
+
+
+def test_what_fell_short_is_ordered_again(customer: Customer, tmp_path: Path) -> None:
+    file = write(tmp_path / "in.jsonl", "no json", *map(line, range(5)))
+
+    def judge_once(lease: AuditLease) -> list[SampleVerdict]:
+        nodes.stop.set()
+        return all_verified(lease)
+
+    with customer.start("run", file, "--yes") as process:
+        with customer.nodes(judge_once) as nodes:
+            nodes.stop.wait(SECONDS)
+        # Its window is over before the rest is generated.
+        customer.clock.ahead += 25 * 3_600
+        printed, said = process.communicate(timeout=SECONDS)
+    assert process.returncode == 0, printed + said
+    assert " is expired: " in printed and "ALL HOLDS." in printed
+    assert f"reliquary batch retry {tmp_path / 'in-delivery'} --input {file}" in printed
+    expired = printed
+
+    printed, _ = customer.here("retry", tmp_path / "in-delivery", "--input", file)
+    assert "refused: line 1 (no custom_id): invalid_json" in printed
+    rest = tmp_path / "in-retry.jsonl"
+    assert f"{rest}: 3 lines" in printed
+    assert rest.read_text().splitlines() == [json.dumps(line(number)) for number in (2, 3, 4)]
+    # The gateway says the same; no file is written over.
+    (batch_id,) = re.findall(r"(batch_[0-9a-f-]{36}) is expired", expired)
+    again = tmp_path / "again.jsonl"
+    customer.here("retry", batch_id, "--input", file, "--out", again)
+    assert again.read_bytes() == rest.read_bytes()
+    assert "exists" in customer.here("retry", batch_id, "--input", file, status=1)[1]
+    with customer.nodes():
+        printed, _ = customer.here("run", rest, "--yes")
+    assert "is delivered" in printed
