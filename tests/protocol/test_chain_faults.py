@@ -163,7 +163,7 @@ async def test_a_stale_head_is_not_acted_on(world: ChainWorld):
             await call(late)
     now = world.clock() - STALE_SECONDS
     assert (await late.head()).block == FIRST_BLOCK
-    await late.close()
+    await late.aclose()
     assert SUBMIT not in node_of(world).called
 
 
