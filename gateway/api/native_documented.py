@@ -11,7 +11,6 @@ from gateway.api.errors import error_object
 from gateway.api.models import Error
 
 PREFIX: Final = "/api/v1"
-DOCUMENT: Final = f"{PREFIX}/openapi.json"
 FILES, QUOTES, ORDERS, DELIVERIES = "Files", "Quotes", "Orders", "Deliveries"
 
 # Code, message and field of a typical refusal, and which codes there are.

@@ -15,6 +15,7 @@ from protocol.receipts import SampleReceipt
 from scripts.verify.answers import expect_line
 from scripts.verify.delivery_files import DeliveryFiles
 from scripts.verify.discrepancy import Discrepancy, difference
+from scripts.verify.grades import GradesReader
 from scripts.verify.manifest import check_model, read_manifest
 from scripts.verify.native_report import check_report
 from scripts.verify.prompts import (
@@ -121,9 +122,6 @@ class _Check:
         self._files = files
         self._grades = None
         if files.grades is not None and statement.grader is not None:
-            # It needs more than a delivery without grades does.
-            from scripts.verify.grades import GradesReader
-
             self._grades = GradesReader(files.grades, statement.grader, statement.n)
         self.audit = AuditTally()
 
