@@ -16,7 +16,7 @@ Pair = tuple[str, str]
 PAIRS_AT_ONCE = 64
 # All pairs of a job may run into their limits, on a machine that does much else.
 JOB_SECONDS = 1_800.0
-WAIT_SECONDS = 3_600.0
+WAIT_SECONDS = 60.0
 TRIES = 3
 
 
@@ -31,6 +31,8 @@ class GraderPool(WorkerPool):
 
     def __init__(self, workers: int) -> None:
         super().__init__(workers, JOB_SECONDS, WAIT_SECONDS, "grading_unavailable")
+        # Jobs wait in line here, where no wait is too long.
+        self._turns = asyncio.Semaphore(workers)
 
     async def grade(self, grader: str, samples: Sequence[Pair]) -> list[Grade]:
         """Return the grades of samples, each a reference and a completion.
@@ -46,11 +48,12 @@ class GraderPool(WorkerPool):
         return [known[one] if isinstance(one, tuple) else one for one in decided]
 
     async def _compared(self, pairs: Sequence[Pair]) -> list[Grade]:
-        try:
-            return list(await self.attempt(compare_answers, pairs))
-        except (WorkerDied, GatewayError):
-            # One of them took the process along; alone they tell which.
-            return [await self._alone(pair) for pair in pairs]
+        async with self._turns:
+            try:
+                return list(await self.attempt(compare_answers, pairs))
+            except (WorkerDied, GatewayError):
+                # One of them took the process along; alone they tell which.
+                return [await self._alone(pair) for pair in pairs]
 
     async def _alone(self, pair: Pair) -> Grade:
         for _ in range(TRIES):

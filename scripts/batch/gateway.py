@@ -10,6 +10,8 @@ import stamina
 from scripts.fetch import FetchError, gateway_root
 
 TIMEOUT_S = 60.0
+# Reading a large file takes minutes.
+LONG_TIMEOUT_S = 900.0
 TRIES = 6
 MAX_ANSWER_BYTES = 64 * 1024 * 1024
 
@@ -71,6 +73,7 @@ class Gateway:
         body: Mapping[str, Any] | None = None,
         content: bytes | None = None,
         headers: Mapping[str, str] | None = None,
+        timeout_s: float = TIMEOUT_S,
     ) -> dict[str, Any]:
         """Send a request, again where that may help, and return the JSON object of its answer.
 
@@ -81,13 +84,16 @@ class Gateway:
             path: under ``/api/v1``.
             body: is sent as JSON.
             content: is sent as it is.
+            timeout_s: how long an answer is waited for.
 
         Raises:
             Unanswered: the gateway could not be reached.
             BatchError: it refused; the message is its own.
         """
         url = f"{self.origin}/api/v1{path}"
-        return _object(self._send(method, url, json=body, content=content, headers=headers))
+        return _object(
+            self._send(method, url, json=body, content=content, headers=headers, timeout=timeout_s)
+        )
 
     def content(self, path: str) -> bytes:
         """Return the bytes of a file by its path on the server.
@@ -104,7 +110,8 @@ class Gateway:
             ):
                 with attempt:
                     answer = self._client.request(method, url, **options)
-                    if answer.status_code == 429 or answer.status_code >= 500:
+                    final = answer.headers.get("x-should-retry") == "false"
+                    if not final and (answer.status_code == 429 or answer.status_code >= 500):
                         raise _Passing(str(_told(answer)))
                     if answer.status_code >= 300:
                         raise _told(answer)

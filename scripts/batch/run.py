@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from scripts.batch import upload
 from scripts.batch.access import Access
-from scripts.batch.gateway import BatchError, Gateway, Unanswered
+from scripts.batch.gateway import LONG_TIMEOUT_S, BatchError, Gateway, Unanswered
 from scripts.batch.record import RunRecord
 from scripts.fetch import FetchError, fetch
 
@@ -126,7 +126,7 @@ def _quote(
     }
     if record.grader is not None:
         body["grader"] = record.grader
-    quote = gateway.call("POST", "/dataset-orders/quotes", body=body)
+    quote = gateway.call("POST", "/dataset-orders/quotes", body=body, timeout_s=LONG_TIMEOUT_S)
     record.quote_id = quote["id"]
     record.write(out)
     return quote

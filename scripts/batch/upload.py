@@ -5,7 +5,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from scripts.batch.gateway import BatchError, Gateway
+from scripts.batch.gateway import LONG_TIMEOUT_S, BatchError, Gateway
 
 MAX_BYTES = 209_715_200
 PIECE = 1024 * 1024
@@ -51,7 +51,7 @@ def send(gateway: Gateway, file_id: str, path: Path, progress: Progress) -> None
     total = path.stat().st_size
     if shown["status"] == "uploading":
         _send_parts(gateway, file_id, path, shown["upload"], total, progress)
-        gateway.call("POST", f"/files/{file_id}/complete")
+        gateway.call("POST", f"/files/{file_id}/complete", timeout_s=LONG_TIMEOUT_S)
     progress(total, total)
 
 
