@@ -117,6 +117,7 @@ class WeightSetter:
         self._version_key = version_key
         self._path = path
         self._state = _load(path)
+        self._unknown_block = -1
 
     async def run(self, poll_seconds: float = POLL_SECONDS) -> None:
         """Take a turn every ``poll_seconds`` until cancelled. The chain's failures are logged."""
@@ -202,7 +203,9 @@ class WeightSetter:
     async def _weights(self, rules: Parameters) -> dict[str, int] | None:
         earned = await self._scorer(rules.epoch_block)
         if earned is None:
-            log.info("no scores yet", block=rules.epoch_block)
+            if rules.epoch_block != self._unknown_block:
+                log.info("no scores yet", block=rules.epoch_block)
+            self._unknown_block = rules.epoch_block
             return None
         # Who was there at the pinned block, so that validators of other speed find the same.
         registered = {

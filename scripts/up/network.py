@@ -1,5 +1,6 @@
 """A whole network on one machine: hub, chain, gateway, miners and validators."""
 
+import asyncio
 import subprocess
 import sys
 import time
@@ -212,6 +213,11 @@ class Network:
             # Each node has an owner of its own, as on an open network.
             owner = load_or_create_hotkey(self.layout.hotkey(f"{name}-owner")).ss58_address
             chain.register(self.hotkey(name), owner, validator_permit=name in validators)
+        # The gateway's operator owns the subnet: nodes find it there, and its share is burnt.
+        gateway = load_or_create_hotkey(self.layout.gateway / "hotkey.json")
+        chain.register(gateway.ss58_address, gateway.ss58_address)
+        chain.set_rules(owner_hotkey=gateway.ss58_address)
+        asyncio.run(chain.publish_endpoint(gateway, self.origin))
 
     def _create_key(self) -> str:
         return self._reliquary("keys", "create", "--account", ACCOUNT)

@@ -90,6 +90,7 @@ def validator_plan(
     """Return how validator ``number`` (from 1) is started."""
     name = f"validator-{number}"
     arguments = ["validator", *_node_arguments(plan, layout, name, url)]
+    arguments += ["--chain", f"local:{layout.chain}"]
     return Plan(name, COMMAND_LINE, tuple(arguments), environment)
 
 
