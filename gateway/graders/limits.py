@@ -10,7 +10,7 @@ import signal
 from collections.abc import Callable
 from types import FrameType
 
-from gateway.worker import MAX_MEMORY_BYTES, cpu_deadline
+from gateway.worker import cpu_deadline
 
 CPU_SECONDS = 2.0
 # Beyond the first limit, for what runs in native code and heeds no exception.
@@ -25,7 +25,9 @@ class OutOfTime(BaseException):
 
 def bound_memory() -> None:
     """Bound the memory of this worker process; what asks for more gets a ``MemoryError``."""
-    resource.setrlimit(resource.RLIMIT_DATA, (MEMORY_BYTES, MAX_MEMORY_BYTES))
+    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    most = MEMORY_BYTES if hard == resource.RLIM_INFINITY else min(MEMORY_BYTES, hard)
+    resource.setrlimit(resource.RLIMIT_DATA, (most, hard))
 
 
 def within_limits(compare: Callable[[], bool]) -> bool:

@@ -1,5 +1,6 @@
 """``docs/graders.md`` says what the graders do."""
 
+import json
 import re
 from pathlib import Path
 
@@ -8,7 +9,8 @@ import pytest
 from gateway.graders import boxed_math, limits, magnitude, numbers, pool, structured, values
 from gateway.graders.boxed_math import grade
 from gateway.graders.expressions import same_expression
-from gateway.graders.names import GRADERS
+from gateway.graders.names import BOXED_MATH, GRADERS
+from gateway.graders.tally import LineGrades, Tally
 
 DOCUMENT = (Path(__file__).parents[3] / "docs" / "graders.md").read_text("utf-8")
 FLAT = " ".join(DOCUMENT.split())
@@ -71,3 +73,12 @@ def test_its_sections_are_those_that_the_code_names() -> None:
 )
 def test_its_examples(reference: str, answer: str, right: bool) -> None:
     assert grade(reference, rf"\boxed{{{answer}}}", same_expression) == right
+
+
+def test_its_reports() -> None:
+    tally = Tally(BOXED_MATH)
+    lines = [LineGrades(0, "q1", 2, {0: True, 1: True}), LineGrades(1, "q2", 2, {0: True})]
+    for line in lines:
+        tally.add(line)
+    shown = [json.loads(block) for block in re.findall(r"(?m)^    (\{(?:.|\n     )*\})$", DOCUMENT)]
+    assert shown == [tally.evaluation(), json.loads(lines[1].encoded())]
