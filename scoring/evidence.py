@@ -64,13 +64,17 @@ def log_gains(bounds: tuple[tuple[int, ...], ...]) -> NDArray[np.float64]:
     """
     alternative = np.full(BINS, 1 / (BINS - 1))
     alternative[0] = 0.0
-    tails = np.array([[ONE, *row, 0] for row in bounds], dtype=np.float64) * UNIT
-    masses = tails[:, :-1] - tails[:, 1:]
     with np.errstate(divide="ignore"):
-        return np.log(np.array([_pooled(alternative, row) for row in masses]))
+        return np.log(np.array([pooled(alternative, row) for row in bounding_masses(bounds)]))
 
 
-def _pooled(alternative: NDArray[np.float64], masses: NDArray[np.float64]) -> list[float]:
+def bounding_masses(bounds: tuple[tuple[int, ...], ...]) -> NDArray[np.float64]:
+    """Return q, the masses of the bins whose tails are the bounds, [strata, BINS]."""
+    tails = np.array([[ONE, *row, 0] for row in bounds], dtype=np.float64) * UNIT
+    return tails[:, :-1] - tails[:, 1:]
+
+
+def pooled(alternative: NDArray[np.float64], masses: NDArray[np.float64]) -> list[float]:
     """Return alternative/masses, neighbours merged until the ratio does not decrease."""
     blocks: list[tuple[float, float, int]] = []
     for above, below in zip(alternative.tolist(), masses.tolist(), strict=True):

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from scoring.evidence import Trail, extend, log_factors
-from scoring.profile import Profile, bins_of
+from scoring.evidence import Trail, bounding_masses, extend, log_factors, pooled
+from scoring.profile import Profile, bins_of, count_bins
 from scoring.sample_rule import judge_sample
 from scripts.calibrate.measure import Seen
 
@@ -33,12 +33,14 @@ class Power:
         mismatches: share of tokens that are not the drawn ones.
         needed: by bound of E, over streams of samples in random order.
         void: share of samples that are void by themselves.
+        at_best: by bound of E, see ``at_best``.
     """
 
     tokens: int
     mismatches: float
     needed: dict[float, Needed]
     void: float
+    at_best: dict[float, float]
 
 
 def power(
@@ -75,7 +77,27 @@ def power(
             for bound, counts in found.items()
         },
         void=sum(is_void(profile, sample) for sample in samples) / len(samples),
+        at_best={bound: at_best(profile, samples, bound) for bound in BOUNDS},
     )
+
+
+def at_best(profile: Profile, samples: Sequence[Seen], bound: float) -> float:
+    """Return the tokens in which no evidence over strata and bins of margins passes ``bound``.
+
+    It knows beforehand how often the cheat shows each bin in each stratum, so its logarithm grows
+    by the most that any factor could give whose expectation is at most 1 for all honest masses
+    below the profile's bounds.
+    """
+    strata = profile.strata_of(np.concatenate([sample.entropies for sample in samples]))
+    bins = bins_of(np.concatenate([sample.margins for sample in samples]))
+    counts = count_bins(strata, bins, len(profile.strata))
+    masses = bounding_masses(tuple(stratum.tails for stratum in profile.strata))
+    grown = 0.0
+    for row, honest in zip(counts, masses, strict=True):
+        if row.any():
+            ratios = np.array(pooled(row / row.sum(), honest))
+            grown += float(row[row > 0] @ np.log(ratios[row > 0]))
+    return math.log(bound) * len(bins) / grown if grown > 0 else math.inf
 
 
 def is_void(profile: Profile, sample: Seen) -> bool:
