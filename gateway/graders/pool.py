@@ -3,13 +3,16 @@
 import asyncio
 from collections.abc import Sequence
 
-from gateway.errors import GatewayError
+import structlog
+
 from gateway.graders import boxed_math, exact_match
 from gateway.graders.names import EXACT_MATCH
 from gateway.graders.tally import Grade
 from gateway.graders.work import compare_answers
 from gateway.worker import OVERTIME
 from gateway.workers import WorkerDied, WorkerPool
+
+log = structlog.get_logger("gateway.graders")
 
 Pair = tuple[str, str]
 
@@ -49,24 +52,29 @@ class GraderPool(WorkerPool):
 
     async def _compared(self, pairs: Sequence[Pair]) -> list[Grade]:
         async with self._turns:
-            try:
-                return list(await self.attempt(compare_answers, pairs))
-            except (WorkerDied, GatewayError):
-                # One of them took the process along; alone they tell which.
-                return [await self._alone(pair) for pair in pairs]
+            outcome = await self._tried(pairs)
+            if isinstance(outcome, list):
+                return list(outcome)
+            # One of them took the process along; alone they tell which.
+            return [await self._alone(pair) for pair in pairs]
 
     async def _alone(self, pair: Pair) -> Grade:
+        outcome = None
         for _ in range(TRIES):
-            try:
-                (grade,) = await self.attempt(compare_answers, [pair])
-            except WorkerDied as error:
-                if error.exitcode == OVERTIME:
-                    return False
-            except GatewayError:
-                continue
-            else:
-                return grade
+            outcome = await self._tried([pair])
+            if isinstance(outcome, list):
+                return outcome[0]
+            if isinstance(outcome, WorkerDied) and outcome.exitcode == OVERTIME:
+                return False
+        log.error("an answer could not be graded", error=type(outcome).__name__)
         return None
+
+    async def _tried(self, pairs: Sequence[Pair]) -> list[bool] | BaseException:
+        """Return the grades, or what went wrong, whatever it was: no answer ends an export."""
+        (outcome,) = await asyncio.gather(
+            self.attempt(compare_answers, pairs), return_exceptions=True
+        )
+        return outcome
 
 
 def _by_text(grader: str, samples: Sequence[Pair]) -> list[bool | Pair]:

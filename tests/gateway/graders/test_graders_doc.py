@@ -32,7 +32,7 @@ FLAT = " ".join(DOCUMENT.split())
         f"Past {limits.CPU_SECONDS:.0f} seconds of CPU time",
         f"stopped after {limits.CPU_SECONDS + limits.GRACE_SECONDS:.0f} seconds",
         f"or {limits.MEMORY_BYTES // 2**30} GiB of memory",
-        "taken away three times",
+        "or failed of itself, three times",
     ],
 )
 def test_its_numbers(said: str) -> None:

@@ -131,6 +131,14 @@ async def test_no_process_no_grade(pool: GraderPool, monkeypatch: pytest.MonkeyP
     assert await pool.grade(BOXED_MATH, samples) == [None, True, True, False]
 
 
+async def test_a_fault_of_the_grader_itself_is_no_fault_of_the_answer(
+    pool: GraderPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gateway.graders.pool.compare_answers", _faulty)
+    samples = [("1", r"\boxed{2}"), ("3", r"\boxed{3.0}")]
+    assert await pool.grade(BOXED_MATH, samples) == [None, True]
+
+
 async def test_too_much_memory_is_wrong(pool: GraderPool) -> None:
     assert await pool.run(_greedy) is False
 
@@ -155,6 +163,10 @@ def _deaf(pairs: list[tuple[str, str]]) -> list[bool]:
         limits.within_limits(lambda pair=pair: pair != ("1", "2") or bool(sum(range(10**12))))
         for pair in pairs
     ]
+
+
+def _faulty(pairs: list[tuple[str, str]]) -> list[bool]:
+    return [{("3", "3.0"): True}[pair] for pair in pairs]
 
 
 def _killed(pairs: list[tuple[str, str]]) -> list[bool]:
