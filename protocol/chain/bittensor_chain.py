@@ -88,6 +88,7 @@ class BittensorChain:
         self._read_seconds = read_seconds
         self._submit_seconds = submit_seconds
         self._link = Link(network)
+        self._latest: SubnetState | None = None
 
     async def check(self) -> None:
         """Check that the chain's runtime has what setting weights needs.
@@ -136,8 +137,9 @@ class BittensorChain:
         """
 
         async def read(_: Client, node: RpcSubstrate) -> Snapshot:
-            at = await (self._head(node) if block is None else self._at(node, block))
-            return (await read_subnet(node, self._netuid, at)).snapshot
+            if block is None:
+                return (await self._now(node)).snapshot
+            return (await read_subnet(node, self._netuid, await self._at(node, block))).snapshot
 
         return await self._link.use("read the subnet's neurons", read, self._read_seconds)
 
@@ -200,10 +202,10 @@ class BittensorChain:
         """
 
         async def read(_: Client, node: RpcSubstrate) -> WeightRow:
-            head = await self._head(node)
-            subnet = await read_subnet(node, self._netuid, head)
+            subnet = await self._now(node)
             neurons = subnet.snapshot.neurons
             uid = registered(neurons, hotkey).uid
+            head = Head(subnet.snapshot.block, subnet.snapshot.block_hash)
             row = await query(node, head, PALLET, "Weights", [self._netuid, uid])
             by_uid = {neuron.uid: neuron.hotkey for neuron in neurons.values()}
             weights = {by_uid[uid]: int(weight) for uid, weight in row or [] if uid in by_uid}
@@ -253,7 +255,12 @@ class BittensorChain:
         return await read_head(node, self._clock())
 
     async def _now(self, node: RpcSubstrate) -> SubnetState:
-        return await read_subnet(node, self._netuid, await self._head(node))
+        head = await self._head(node)
+        latest = self._latest
+        # A block's state never changes, and many ask within one block.
+        if latest is None or latest.snapshot.block_hash != head.block_hash:
+            latest = self._latest = await read_subnet(node, self._netuid, head)
+        return latest
 
     async def _at(self, node: RpcSubstrate, block: int) -> Head:
         head = await self._head(node)

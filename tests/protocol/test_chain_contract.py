@@ -107,6 +107,7 @@ async def test_later_weights_replace_earlier_ones(world: ChainWorld):
     await world.chain.set_weights(SIGNER, WEIGHTS, 0)
     world.advance(RATE_LIMIT)
     await world.chain.set_weights(SIGNER, {BOB: U16_MAX}, 0)
+    world.advance(1)
     assert (await world.chain.weight_row(VALIDATOR)).weights == {BOB: U16_MAX}
 
 

@@ -204,6 +204,15 @@ async def test_this_release_fits_the_runtime(world: ChainWorld):
     await world.chain.check()
 
 
+async def test_a_block_is_read_once(world: ChainWorld):
+    first = await world.chain.snapshot()
+    calls = len(node_of(world).called)
+    assert await world.chain.snapshot() == first
+    assert "state_call" not in node_of(world).called[calls:]
+    world.advance(1)
+    assert (await world.chain.snapshot()).block == FIRST_BLOCK + 1
+
+
 async def test_two_calls_at_once_share_a_connection(world: ChainWorld):
     await asyncio.gather(*(world.chain.snapshot() for _ in range(5)))
     assert node_of(world).connections == 1

@@ -232,6 +232,7 @@ async def test_on_the_network_a_permit_lost_before_the_reveal_is_an_alert(
         world.advance(1 + GRACE_BLOCKS)
         assert await validator.turn() == Outcome.not_applied
         world.local.register(VALIDATOR, VALIDATOR, validator_permit=True, stake_rao=1_000)
+        world.advance(1)
         world.seal(HALF)
         assert await validator.turn() == Outcome.submitted
         world.advance(TEMPO)
