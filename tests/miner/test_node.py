@@ -228,6 +228,27 @@ async def test_a_suspended_miner_says_so_once_and_waits(gateway, miner, unit, tm
     ]
 
 
+async def test_a_miner_suspended_for_one_model_turns_to_another(gateway, miner, unit, tmp_path):
+    fake, url = gateway
+    missing = unit(2).model_copy(update={"revision": "b" * 40})
+    fake.units = [unit()]
+    suspended = {"error": {"message": "Too many void samples.", "code": "miner_suspended"}}
+
+    def refuse(path: str) -> web.Response | None:
+        return web.json_response(suspended, status=403) if path == "leases" else None
+
+    fake.refuse = refuse
+    with capture_logs() as logs:
+        async with running(url, miner, tmp_path) as node:
+            node._settings = node._settings.model_copy(update={"switch_seconds": 0.0})
+            await fake.until(lambda: any(one.loaded for one in fake.announcements))
+            fake.units = [missing]
+            known = len(fake.announcements)
+            # It says what it holds after each try to load.
+            await fake.until(lambda: len(fake.announcements) > known)
+    assert any("has no revision" in entry.get("reason", "") for entry in logs)
+
+
 async def test_a_model_that_is_not_on_the_hub_is_avoided(gateway, miner, unit, tmp_path):
     fake, url = gateway
     missing = unit(1).model_copy(update={"revision": "b" * 40})
