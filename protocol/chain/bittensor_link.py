@@ -34,15 +34,17 @@ CLOSE_SECONDS = 5.0
 
 Answer = TypeVar("Answer")
 
-# What the client raises: its own errors, and bare ones for storage that a runtime does not have or
-# values that it cannot decode.
+# What the client raises: its own errors, and bare ones for storage that a runtime does not have and
+# for answers that are not what it expects.
 CLIENT_ERRORS = (
     BittensorError,
     SubstrateRequestException,
     WebSocketException,
     OSError,
     ValueError,
-    KeyError,
+    LookupError,
+    TypeError,
+    AttributeError,
 )
 
 

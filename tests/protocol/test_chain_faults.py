@@ -1,10 +1,10 @@
 """What goes wrong between a validator and a node of the network ends in time, and mends."""
 
 import asyncio
+import contextlib
 import socket
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -141,6 +141,23 @@ async def test_a_socket_that_never_answers_again_is_told_and_left(
         await call(world.chain)
 
 
+@pytest.mark.parametrize("name", ["snapshot", "set_weights"])
+@pytest.mark.parametrize("garbage", [None, "0x00", 7, {}, []])
+async def test_a_garbled_answer_is_told_and_left(
+    world: ChainWorld, tmp_path: Path, name: str, garbage: object
+):
+    call, node = CALLS[name], node_of(world)
+    for method in await methods_of(world, tmp_path, call):
+        await start_anew(world, tmp_path)
+        node.garbled_at = {method: garbage}
+        # Some answers are not needed, and some are as good as none.
+        with contextlib.suppress(ChainError):
+            await asyncio.wait_for(call(world.chain), 20)
+        node.garbled_at = {}
+        await start_anew(world, tmp_path)
+        await call(world.chain)
+
+
 async def test_failures_leave_no_connection_open(world: ChainWorld):
     node = node_of(world)
     for _ in range(5):
@@ -168,7 +185,7 @@ async def test_a_stale_head_is_not_acted_on(world: ChainWorld):
 
 
 async def test_a_node_that_is_not_there_is_told():
-    with closing(socket.create_server(("127.0.0.1", 0))) as server:
+    with contextlib.closing(socket.create_server(("127.0.0.1", 0))) as server:
         port = server.getsockname()[1]
     chain = BittensorChain(f"ws://127.0.0.1:{port}", 7, time.time)
     with pytest.raises(ChainError, match="cannot read the head"):

@@ -7,7 +7,7 @@ the client signs and encodes them, events and errors as it decodes them. What is
 test says beforehand, by ``seal``, what the next one holds.
 
 Faults are asked for by a method's name: ``cut_at`` drops the socket when that method is called,
-``silent_at`` keeps it open and never answers on it again.
+``silent_at`` keeps it open and never answers on it again, ``garbled_at`` answers something else.
 """
 
 import asyncio
@@ -57,6 +57,7 @@ class ChainNode:
         self.metadata = metadata
         self.cut_at: dict[str, int] = {}
         self.silent_at: set[str] = set()
+        self.garbled_at: dict[str, Any] = {}
         self.called: list[str] = []
         self.connections = 0
         self.url = ""
@@ -111,6 +112,7 @@ class ChainNode:
         method = request["method"]
         try:
             answer["result"] = await getattr(self, method)(*request["params"])
+            answer["result"] = self.garbled_at.get(method, answer["result"])
         except RpcError as error:
             answer["error"] = {"code": -32000, "message": str(error)}
         await socket.send(json.dumps(answer))
