@@ -61,9 +61,13 @@ class Records:
         return [record for _, record in known]
 
     def kept(self) -> list[EpochRecord]:
-        """Return the records in the folder, ascending."""
+        """Return the records in the folder, ascending.
+
+        Raises:
+            RecordFault: a file in it is none.
+        """
         files = sorted(self._folder.glob("epoch-*.json"), key=lambda file: int(file.stem[6:]))
-        return [EpochRecord.model_validate_json(file.read_bytes()) for file in files]
+        return [_read_kept(file) for file in files]
 
     def _keep(self, number: int, content: bytes) -> None:
         part = self._folder / f"epoch-{number}.part"
@@ -101,6 +105,13 @@ class Records:
         if record.statement.number != number:
             raise RecordFault(f"asked for epoch {number}, got epoch {record.statement.number}")
         return record
+
+
+def _read_kept(file: Path) -> EpochRecord:
+    try:
+        return EpochRecord.model_validate_json(file.read_bytes())
+    except ValidationError as error:
+        raise RecordFault(f"{file} is damaged; delete it, and it is fetched again") from error
 
 
 async def _read(session: aiohttp.ClientSession, url: str, most: int) -> bytes:

@@ -58,6 +58,11 @@ def test_a_reader_keeps_what_it_has_read_and_notices_a_change(
     path.write_bytes(signed_record(gateway.state.keypair, changed).encoded())
     with pytest.raises(RecordFault, match="shows another record"):
         asyncio.run(known.update())
+    path.write_bytes(b"{")
+    with pytest.raises(RecordFault, match="is damaged; delete it"):
+        asyncio.run(known.update())
+    path.unlink()
+    assert asyncio.run(known.update()) == records
     with pytest.raises(RecordFault, match="is not signed by"):
         asyncio.run(Records(gateway.origin, MINER, tmp_path / "other").update())
 
