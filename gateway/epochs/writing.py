@@ -36,7 +36,7 @@ async def write_due(
     epoch_ms = policy.epoch_ms
     newest = now_ms // epoch_ms - 1
     last = await newest_epoch(store)
-    begun = await _first_lease_ms(store) // epoch_ms if last is None else last.number + 1
+    begun = await _first_epoch(store, epoch_ms, newest) if last is None else last.number + 1
     number = max(begun, newest - MOST_BEHIND + 1)
     while number <= newest:
         if await _has_open_review(store, (number + 1) * epoch_ms):
@@ -54,10 +54,11 @@ async def newest_epoch(store: Store) -> Epoch | None:
         return (await session.exec(statement)).one_or_none()
 
 
-async def _first_lease_ms(store: Store) -> int:
-    """Return when the first lease of all was granted; 0 without any."""
+async def _first_epoch(store: Store, epoch_ms: int, newest: int) -> int:
+    """Return the epoch in which the first lease of all was granted; the newest without any."""
     async with store.read() as session:
-        return (await session.exec(select(func.min(Lease.granted_at_ms)))).one() or 0
+        granted_at_ms = (await session.exec(select(func.min(Lease.granted_at_ms)))).one()
+    return newest if granted_at_ms is None else granted_at_ms // epoch_ms
 
 
 async def _has_open_review(store: Store, before_ms: int) -> bool:
