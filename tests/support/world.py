@@ -1,31 +1,18 @@
 """A small world for tests of orders: a store, a clock set by hand, and nodes that fake a model."""
 
-import json
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
-from uuid import uuid4
 
-import numpy as np
 from bittensor_core import Keypair
 from books import check_money
+from made_quotes import ARCHITECTURE, END, MODEL, REVISION, made_quote
 from sqlmodel import select
 from stored_batches import check_stored, input_of
 
 from gateway.accounts import credit_account
-from gateway.catalog.prices import load_prices
 from gateway.graders.pool import GraderPool
-from gateway.intake.outcome import (
-    FIRST_SAMPLES,
-    LINES,
-    OFFSETS,
-    PREVIEWS,
-    PROMPTS,
-    REFUSED,
-    Intake,
-)
 from gateway.ledger.money import nano_of
 from gateway.orders import dispatch
 from gateway.orders.placing import Placement, place
@@ -63,8 +50,6 @@ from protocol.messages import (
     Verdicts,
     Work,
 )
-from protocol.repository import ModelFacts
-from protocol.sampling import Sampling
 from scoring.profile import BINS
 from scoring.published import chosen
 from scoring.sample_rule import RULE
@@ -72,13 +57,8 @@ from scoring.sample_rule import RULE
 Row = TypeVar("Row", bound=Table)
 
 NOW = 1_762_685_000_000
-
-
-MODEL, REVISION, ARCHITECTURE = "org/model", "ab" * 20, "Qwen3ForCausalLM"
-LOADED = LoadedModel(model=MODEL, revision=REVISION)
-VOCABULARY, END = 96, 95
-PARAMETERS = 100_000
 INPUT_FILE = "file-x"
+LOADED = LoadedModel(model=MODEL, revision=REVISION)
 STACK = Stack(
     engine="transformers", version="1", dtype="float32", head_dtype="float32", device="cpu"
 )
@@ -149,64 +129,9 @@ class World:
             created_at_ms=self.now,
         )
 
-    def quote(
-        self,
-        prompts: Sequence[Sequence[int]],
-        *,
-        n: int = 1,
-        max_tokens: int = 6,
-        seed: int | None = 7,
-        refused: int = 0,
-        endpoint: str = "/v1/chat/completions",
-        references: Sequence[str] = (),
-    ) -> Quote:
-        """Return a quote whose usable lines have these prompt ids, behind ``refused`` bad ones.
-
-        ``references`` are those of an evaluation's lines.
-        """
-        folder = self.folder / f"intake-{uuid4()}"
-        folder.mkdir()
-        offsets = np.cumsum([0, *(len(prompt) for prompt in prompts)]).astype("<u8")
-        (folder / PROMPTS).write_bytes(np.concatenate(prompts).astype("<u4").tobytes())
-        (folder / OFFSETS).write_bytes(offsets.tobytes())
-        seen, lines = Counter[tuple[int, ...]](), []
-        for index, prompt in enumerate(prompts):
-            first = n * seen[tuple(prompt)]
-            seen[tuple(prompt)] += 1
-            row = {"line": 1 + refused + index, "custom_id": f"q{index}"}
-            row |= {"reference": references[index]} if references else {}
-            lines.append(json.dumps({**row, "first_sample_index": first}) + "\n")
-        firsts = [json.loads(line)["first_sample_index"] for line in lines]
-        (folder / FIRST_SAMPLES).write_bytes(np.array(firsts, "<u4").tobytes())
-        (folder / LINES).write_text("".join(lines))
-        error = {"code": "stop_unavailable", "message": "stop is not offered"}
-        bad = [
-            json.dumps({"custom_id": f"bad{index}", "line": 1 + index, "error": error}) + "\n"
-            for index in range(refused)
-        ]
-        (folder / REFUSED).write_text("".join(bad))
-        (folder / PREVIEWS).write_text("")
-        intake = Intake(
-            endpoint=endpoint,
-            total_lines=len(prompts) + refused,
-            refused_lines=refused,
-            usable_lines=len(prompts),
-            sampling=Sampling(max_tokens=max_tokens),
-            n=n,
-            seed=seed,
-            prompt_tokens=int(offsets[-1]),
-            longest_prompt=max(len(prompt) for prompt in prompts),
-            folder=folder,
-        )
-        facts = ModelFacts(MODEL, REVISION, ARCHITECTURE, VOCABULARY, (END,), 32_768, "float32")
-        price = load_prices().price(
-            PARAMETERS,
-            prompt_tokens=intake.prompt_tokens,
-            lines=intake.usable_lines,
-            n=n,
-            max_tokens=max_tokens,
-        )
-        return Quote(intake, facts, price, self.now, self.now // 1000)
+    def quote(self, prompts: Sequence[Sequence[int]], **options: Any) -> Quote:
+        """Return a quote of these prompts; see ``made_quote`` for the options."""
+        return made_quote(self.folder, self.now, prompts, **options)
 
     async def place(
         self,
