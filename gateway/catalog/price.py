@@ -2,7 +2,8 @@
 
     total(tokens) = max(minimum, ceil((gpu + prompt + tokens * completion) * (1 + margin)))
 
-is reserved for ``max_tokens`` of every sample and charged for the tokens that were verified. All
+is reserved for ``max_tokens`` of every sample and charged for the tokens that were verified, or
+nothing where none was. All
 amounts are whole nano-USD; the GPU time and the sum with the margin are rounded up, nothing else.
 """
 
@@ -76,6 +77,10 @@ class Price(BaseModel):
         """Return what the order costs with so many completion tokens, in nano-USD."""
         parts = self.gpu_nano + self.prompt_nano + completion_tokens * self.completion_token_nano
         return max(self.minimum_nano, -(-parts * (PERCENT + self.margin_percent) // PERCENT))
+
+    def charge(self, verified_tokens: int) -> int:
+        """Return what is charged for so many verified tokens, in nano-USD: nothing for none."""
+        return self.total(verified_tokens) if verified_tokens else 0
 
     @property
     def reserved(self) -> int:

@@ -1,8 +1,8 @@
 """What an order comes to: the one rule of what is charged, and the bill that its customer sees.
 
-Before its generation starts nothing is charged. Once it has, its GPU time and its prompt tokens
-are, and of its completion tokens those that were verified. An order that failed through no act of
-its customer is free.
+Of completion tokens those that were verified are charged, and with the first of them GPU time and
+prompt tokens. Where nothing was verified nothing is charged, and an order that failed through no
+act of its customer is free.
 """
 
 from collections.abc import Sequence
@@ -28,9 +28,9 @@ def charge_of(order: Order, tokens_verified: int) -> int:
         tokens_verified: the completion tokens of it that standing verdicts verified.
     """
     price = price_of(order)
-    if price is None or order.in_progress_at_ms is None or order.status == OrderStatus.FAILED:
+    if price is None or order.status == OrderStatus.FAILED:
         return 0
-    return price.total(tokens_verified)
+    return price.charge(tokens_verified)
 
 
 @dataclass(frozen=True)

@@ -102,7 +102,7 @@ def report(
 
 def money(price: Price, completion_tokens: int) -> dict[str, Any]:
     """Return the report's ``money``: what was quoted, reserved, charged and given back."""
-    charged = price.total(completion_tokens)
+    charged = price.charge(completion_tokens)
     return {
         "price": price.model_dump(),
         "reserved_usd": usd_of(price.reserved),

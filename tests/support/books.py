@@ -13,7 +13,7 @@ from gateway.store.tables import OPEN_STATUSES, Order, Transfer, Verdict
 
 def owed(order: Order, tokens: int) -> int:
     """Return what an order that ended must have been charged, in nano-USD."""
-    if order.price_json is None or order.in_progress_at_ms is None or order.status == "failed":
+    if order.price_json is None or tokens == 0 or order.status == "failed":
         return 0
     price = json.loads(order.price_json)
     hours = Fraction(price["startup_seconds"] + price["run_seconds"], 3_600)
