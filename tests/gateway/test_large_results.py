@@ -20,13 +20,13 @@ IDS = st.lists(st.integers(0, 2**31 - 1), min_size=1, max_size=5)
 
 
 @given(st.lists(IDS, min_size=1, max_size=4), st.text().filter(lambda text: "\0" not in text))
-def test_a_stored_result_is_read_by_its_samples(samples: list[list[int]], device: str) -> None:
-    for name in (device[:100], '"samples":[[1]]', ']],"samples":[['):
+def test_a_stored_result_is_read_by_its_samples(samples: list[list[int]], version: str) -> None:
+    for name in (version[:100], '"samples":[[1]]', ']],"samples":[['):
         result = Result(
             unit_id="0" * 36,
             attempt=1,
             lease_digest="0" * 64,
-            stack=STACK.model_copy(update={"device": name}),
+            stack=STACK.model_copy(update={"version": name}),
             samples=samples,
             root="1" * 64,
             signature="2" * 128,

@@ -257,7 +257,7 @@ async def waiting_for_a_lock(world) -> None:
             await asyncio.sleep(0.01)
 
 
-@pytest.mark.parametrize("database", ["postgresql"], indirect=True)
+@pytest.mark.parametrize("empty_database", ["postgresql"], indirect=True)
 async def test_evidence_and_its_end_never_wait_for_each_other_in_a_circle(world, chain, profile):
     """One transaction adds to a liar's trail, one that finds the liar out drops its trails."""
     world.policy = NONE

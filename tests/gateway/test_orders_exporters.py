@@ -144,6 +144,7 @@ async def test_the_background_work_brings_orders_to_their_end(world, model_folde
             world.policy,
             lambda model, revision: model_folder,
             world.keypair,
+            (),
             world.graders,
             world.folder,
             clock,
