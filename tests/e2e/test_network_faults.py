@@ -23,8 +23,11 @@ def customer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Customer]:
     data = tmp_path_factory.mktemp("network")
     miners = (MinerPlan("transformers"),) * 2
     plan = NetworkPlan(data=data, port=0, miners=miners, dtype="float32", unit_samples=4)
-    with running(plan) as made:
-        yield made
+    with pytest.MonkeyPatch.context() as patch:
+        # A miner without work takes up a new commit at once.
+        patch.setenv("RELIQUARY_MINER_SWITCH_SECONDS", "1")
+        with running(plan) as made:
+            yield made
 
 
 def _started(customer: Customer, count: int, **body: object):

@@ -41,7 +41,7 @@ MODEL, REVISION = "reliquary/tiny-qwen3", "0" * 40
 BOTH = ("T 1", "T .6, top_k 20, top_p .95")
 PREFIX_TOKENS = 16_000
 QUICK_CHEATS = ("four-bit-weights", "own-random-numbers")
-QUICK_TOKENS, QUICK_RUNS, QUICK_SHAPE = 1_500, 20, (16, 4)
+QUICK_TOKENS, QUICK_RUNS, QUICK_SHAPE = 900, 20, (16, 4)
 
 
 def command(
