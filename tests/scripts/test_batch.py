@@ -110,6 +110,14 @@ class Customer:
             return [batch.id for batch in client.batches.list(limit=100)]
 
 
+@pytest.fixture(autouse=True)
+def interruptible() -> Iterator[None]:
+    """Let the commands be interrupted, even where the tests run in the background of a shell."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 @pytest.fixture(scope="module")
 def customer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Customer]:
     folder, clock = tmp_path_factory.mktemp("batch"), Clock()
