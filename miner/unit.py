@@ -14,15 +14,9 @@ from miner.engines.process import EngineProcess
 from miner.held import HeldLease
 from miner.kept import KeptLeases
 from protocol.client import GatewayRefused, GatewayUnavailable, NodeClient
-from protocol.documents import (
-    digest,
-    lease_statement,
-    result_root,
-    result_statement,
-    work_keys,
-)
-from protocol.keys import sign_statement
+from protocol.documents import digest, lease_statement
 from protocol.messages import Lease, Result, Stack
+from protocol.results import make_result
 
 # How long a finished result is offered to a gateway that does not answer. A lease is long over
 # then; a gateway that comes back within it may still take the result.
@@ -190,18 +184,7 @@ def signed_result(keypair: Keypair, lease: Lease, stack: Stack, samples: list[li
     terms = lease_statement(
         lease.lease_id, lease.attempt, keypair.ss58_address, lease.issued_at, work
     )
-    lease_digest = digest(terms).hex()
-    root = result_root(work_keys(work), samples)
-    statement = result_statement(work.unit_id, lease.attempt, lease_digest, stack, root)
-    return Result(
-        unit_id=work.unit_id,
-        attempt=lease.attempt,
-        lease_digest=lease_digest,
-        stack=stack,
-        samples=samples,
-        root=root,
-        signature=sign_statement(keypair, statement),
-    )
+    return make_result(keypair, work, lease.attempt, digest(terms).hex(), stack, samples)
 
 
 @asynccontextmanager

@@ -38,9 +38,10 @@ from gateway.store.tables import (
     Verdict,
     new_id,
 )
-from protocol.documents import digest, result_root, result_statement, work_keys
+from protocol.documents import digest
 from protocol.keys import sign_statement
 from protocol.messages import LoadedModel, Result, Stack, Work
+from protocol.results import make_result
 from scoring.known_answers import Known, Tally, is_found_out, known_samples, tally
 
 # An order's window must last so much longer that a validator has time for its unit.
@@ -224,17 +225,7 @@ def _result(probe: Keypair, lease: Lease, work: Work, known: Sequence[Known]) ->
     samples = [sample.ids for sample in known]
     stack = Stack.model_validate_json(lease.stack_json or "")
     terms = digest(statement_of(lease, work)).hex()
-    root = result_root(work_keys(work), samples)
-    statement = result_statement(work.unit_id, lease.attempt, terms, stack, root)
-    return Result(
-        unit_id=work.unit_id,
-        attempt=lease.attempt,
-        lease_digest=terms,
-        stack=stack,
-        samples=samples,
-        root=root,
-        signature=sign_statement(probe, statement),
-    )
+    return make_result(probe, work, lease.attempt, terms, stack, samples)
 
 
 async def judged(session: AsyncSession, held: Held, letters: str, now_ms: int) -> frozenset[str]:
