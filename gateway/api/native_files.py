@@ -19,6 +19,7 @@ from gateway.api.native_bodies import Body, documented_body, read_body
 from gateway.api.native_documented import FILES, documented
 from gateway.api.requests import Cursor, PageLimit, given_once, only_digits, received_body
 from gateway.api.state import StateOf
+from gateway.api.transfers import file_object
 from gateway.errors import GatewayError
 from gateway.files import delete_file, find_file, list_files
 from gateway.store.tables import File, FilePurpose, UploadPart
@@ -291,17 +292,10 @@ async def _whole(state: StateOf, row: File) -> NativeFile:
 
 
 def _shown(row: File, parts: Sequence[UploadPart]) -> NativeFile:
-    uploading = row.uploading_until_ms is not None
-    is_input = row.purpose == FilePurpose.BATCH
+    shared = file_object(row).model_dump(exclude={"sha256", "upload"})
     return NativeFile(
-        id=row.id,
-        object="file",
-        bytes=row.bytes,
-        created_at=row.created_at_ms // 1000,
-        filename=row.filename,
-        purpose="batch" if is_input else "batch_output",
-        status="uploading" if uploading else "processed",
-        sha256=None if uploading else row.sha256,
+        **shared,
+        sha256=row.sha256 if row.uploading_until_ms is None else None,
         upload=None
         if row.uploading_until_ms is None
         else Uploading(
