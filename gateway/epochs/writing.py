@@ -12,11 +12,12 @@ from gateway.store.engine import Store
 from gateway.store.tables import Epoch, Lease, Review, ReviewState
 from protocol.chain.base import Chain
 from protocol.epochs import EpochRecord, EpochStatement, signed_record
+from scoring.pay import PayRule
 
 log = structlog.get_logger("gateway.epochs")
 
 # Older ones say nothing of scores: a gateway that was away for longer leaves them out.
-MOST_BEHIND = 140
+MOST_BEHIND = PayRule().window
 
 
 async def write_due(

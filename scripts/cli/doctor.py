@@ -31,18 +31,12 @@ def miner(
     engine: Annotated[str | None, typer.Option(help="vllm or transformers.")] = None,
 ) -> None:
     """Check a miner; what is not given is read from RELIQUARY_MINER_<NAME>, as the miner does."""
+    options = dict(locals())
     import time
 
     from miner.settings import MinerSettings
     from scripts.doctor.roles import of_miner
 
-    options = {
-        "gateway": gateway,
-        "hotkey": hotkey,
-        "gateway_hotkey": gateway_hotkey,
-        "models": models,
-        "engine": engine,
-    }
     settings = settings_from(MinerSettings, options)
     _report(lambda: of_miner(settings, time.time))
 
@@ -56,18 +50,12 @@ def validator(
     device: Annotated[str | None, typer.Option(help="cpu or cuda.")] = None,
 ) -> None:
     """Check a validator; what is not given is read from RELIQUARY_VALIDATOR_<NAME>."""
+    options = dict(locals())
     import time
 
     from scripts.doctor.roles import of_validator
     from validator.settings import ValidatorSettings
 
-    options = {
-        "gateway": gateway,
-        "hotkey": hotkey,
-        "gateway_hotkey": gateway_hotkey,
-        "models": models,
-        "device": device,
-    }
     settings = settings_from(ValidatorSettings, options)
     _report(lambda: of_validator(settings, time.time))
 

@@ -32,29 +32,28 @@ def scores(
     """
     import asyncio
 
-    import aiohttp
+    from bittensor_core import Keypair
 
-    from protocol.epochs import RecordFault
-    from protocol.messages import GatewayIdentity
+    from protocol.client import GatewayRefused, GatewayUnavailable, NodeClient
+    from protocol.epochs import EpochRecord, RecordFault
     from protocol.records import Records, RecordsUnavailable
     from scoring.epochs import scores_at
     from scoring.pay import PayRule
     from scripts.scores import account_lines, score_table
 
-    async def known() -> list:
+    async def known() -> list[EpochRecord]:
         hotkey = gateway_hotkey
         if hotkey is None:
-            async with (
-                aiohttp.ClientSession() as session,
-                session.get(f"{gateway.rstrip('/')}/nodes/v1/gateway") as answer,
-            ):
-                hotkey = GatewayIdentity.model_validate_json(await answer.read()).hotkey
+            # Who the gateway is it tells everybody; the client wants a key all the same.
+            nobody = Keypair.create_from_mnemonic(Keypair.generate_mnemonic())
+            async with NodeClient(gateway, nobody, attempts=1) as client:
+                hotkey = (await client.identity()).hotkey
         return await Records(gateway, hotkey, records / hotkey).update()
 
-    with reported(RecordFault, RecordsUnavailable, aiohttp.ClientError, ValueError, OSError):
+    with reported(RecordFault, RecordsUnavailable, GatewayRefused, GatewayUnavailable, OSError):
         found = asyncio.run(known())
-        at = 2**53 if block is None else block
-        scored = scores_at(found, at, PayRule())
+    newest = found[-1].statement.block if found else 0
+    scored = scores_at(found, newest if block is None else block, PayRule())
     if scored is None:
         raise Failure("there is no record of an epoch yet")
     if explain is None:
