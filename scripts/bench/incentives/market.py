@@ -75,7 +75,7 @@ class Miner:
             Hotkey(f"{self.name}.{self.lives}.{n}", f"{self.name}.{self.lives}.{n}", speed / count)
             for n in range(count)
         ]
-        self.profit -= REGISTRATION_NANO * (count + self.strategy.copies)
+        self.profit -= REGISTRATION_NANO * count
 
 
 def profit_of(strategy: Strategy, market: Market, seed: int, rule: PayRule) -> float:

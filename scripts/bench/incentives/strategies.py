@@ -21,7 +21,6 @@ class Strategy:
         honest_epochs: it behaves for so long, and cheats then.
         returns: it comes back under a fresh owner once it is convicted.
         hotkeys: of as many owners, between which it splits its hardware.
-        copies: a second hotkey hands in what the first made, where both hold a unit.
         own_orders: orders of its own, as a share of its hardware's tokens.
         steers: share of its own orders that reach itself: all, where nobody else serves the model.
         cached: its own orders repeat, and cost it no work after the first.
@@ -37,7 +36,6 @@ class Strategy:
     honest_epochs: int = 0
     returns: bool = False
     hotkeys: int = 1
-    copies: bool = False
     own_orders: float = 0.0
     steers: float = 0.0
     cached: bool = False
@@ -62,7 +60,6 @@ DEVIATIONS = (
     Strategy("honest a week, then 8-bit", rent=0.7, cheats=1.0, void=0.0005,
              tokens_to_conviction=300_000, honest_epochs=7 * DAY),
     Strategy("ten hotkeys", hotkeys=10),
-    Strategy("a second hotkey copies the first", copies=True),
     Strategy("orders from all miners", own_orders=0.4, steers=0.0),
     Strategy("orders from itself", own_orders=0.4, steers=1.0),
     Strategy("repeats orders from itself, cached", own_orders=1.0, steers=1.0, cached=True),
