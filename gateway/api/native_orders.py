@@ -4,7 +4,6 @@ import re
 from collections.abc import Sequence
 from typing import Annotated, Any
 
-import structlog
 from fastapi import APIRouter, Depends, Query, Request
 from pydantic import ConfigDict, Field
 
@@ -27,7 +26,6 @@ from gateway.orders.kept_quotes import find_quote, read_quote
 from gateway.orders.placing import Placement, find_idempotent, place
 from gateway.store.tables import Dialect, Order
 
-log = structlog.get_logger("gateway.orders")
 router = APIRouter(tags=[ORDERS])
 
 ID_PATTERN = "^[A-Za-z0-9_-]{1,80}$"
@@ -134,17 +132,9 @@ async def _placed(state: State, account_id: str, quote_id: str, key: str, digest
         drawn_seed=state.random_bits(SEED_BITS),
         kept=kept,
     )
-    order = await place(
+    return await place(
         state.store, account_id, read_quote(kept), placement, state.settings.policy, state.now_ms()
     )
-    log.info(
-        "order placed",
-        order_id=order.id,
-        model=order.model,
-        lines=order.lines_usable,
-        samples=order.samples_total,
-    )
-    return order
 
 
 async def _shown(state: State, order: Order) -> DatasetOrder:

@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-import structlog
-
 from gateway.api.batch_object import batch_object
 from gateway.api.create_batch import CreateBatch
 from gateway.api.models import Batch, Queue
@@ -21,8 +19,6 @@ from gateway.orders.queue import Place, places_in_line
 from gateway.orders.quote import Quote, QuoteRequest, quote
 from gateway.orders.quotes import count_quote
 from gateway.store.tables import Dialect, Order, OrderStatus
-
-log = structlog.get_logger("gateway.batches")
 
 SEED_BITS = 53
 
@@ -149,19 +145,11 @@ async def _create(
                     body_sha256=wanted.digest,
                     drawn_seed=state.random_bits(SEED_BITS),
                 )
-                order = await place(
+                return await place(
                     state.store, account_id, quoted, placement, policy, state.now_ms()
                 )
         finally:
             await asyncio.to_thread(shutil.rmtree, quoted.intake.folder, ignore_errors=True)
-    log.info(
-        "order placed",
-        order_id=order.id,
-        model=order.model,
-        lines=order.lines_usable,
-        samples=order.samples_total,
-    )
-    return order
 
 
 async def _quote(state: State, account_id: str, wanted: CreateBatch, path: Path) -> Quote:

@@ -17,7 +17,7 @@ from sqlmodel.ext.asyncio.session import AsyncSession
 from gateway.orders import life, units
 from gateway.orders.counting import generate_again, revoke
 from gateway.orders.judges import is_distrusted, living_owners
-from gateway.orders.leases import Held, give_back, hold
+from gateway.orders.leases import Held, stop
 from gateway.orders.policy import Policy
 from gateway.orders.rows import is_undelivered, lock_order, units_of_convicted
 from gateway.orders.samples import UNDECIDED, VERIFIED, VOID
@@ -162,21 +162,11 @@ async def redo_undelivered(store: Store, now_ms: int) -> None:
         unjudged_ids = (await session.exec(unjudged)).all()
         unit_ids = (await session.exec(units_of_convicted())).all()
     for lease_id in lease_ids:
-        await _stop(store, lease_id, now_ms)
+        await stop(store, lease_id, now_ms)
     for unit_id in unjudged_ids:
         await _leave_unjudged(store, unit_id, now_ms)
     for unit_id in unit_ids:
         await _redo(store, unit_id, now_ms)
-
-
-async def _stop(store: Store, lease_id: str, now_ms: int) -> None:
-    async with store.write() as session:
-        held = await hold(session, lease_id)
-        if held is not None and held.live:
-            held.end(LeaseState.STOPPED, now_ms)
-            give_back(held, now_ms)
-            held.save(session)
-    store.announce_news()
 
 
 async def _leave_unjudged(store: Store, unit_id: str, now_ms: int) -> None:

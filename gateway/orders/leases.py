@@ -256,6 +256,17 @@ async def lapsed(store: Store, now_ms: int) -> list[str]:
         return list((await session.exec(statement)).all())
 
 
+async def stop(store: Store, lease_id: str, now_ms: int) -> None:
+    """Take a live lease back from its holder, whom nobody blames; another one changes nothing."""
+    async with store.write() as session:
+        held = await hold(session, lease_id)
+        if held is not None and held.live:
+            held.end(LeaseState.STOPPED, now_ms)
+            give_back(held, now_ms)
+            held.save(session)
+    store.announce_news()
+
+
 async def reap(store: Store, lease_id: str, now_ms: int) -> bool:
     """End a lease that was not renewed in time, and offer its unit again; say if it did."""
     async with store.write() as session:

@@ -4,6 +4,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import structlog
 from sqlmodel import col, func, select
 from sqlmodel.ext.asyncio.session import AsyncSession
 
@@ -17,6 +18,8 @@ from gateway.orders.quote import Quote
 from gateway.orders.rows import lock_account
 from gateway.store.engine import Store
 from gateway.store.tables import OPEN_STATUSES, DatasetQuote, Dialect, File, Order, new_id
+
+log = structlog.get_logger("gateway.orders")
 
 
 @dataclass(frozen=True)
@@ -101,6 +104,13 @@ async def _insert(store: Store, order: Order, price: Price, policy: Policy) -> O
         session.add(order)
         await session.flush()
         await hold(session, order.account_id, order.id, price.reserved, order.created_at_ms)
+    log.info(
+        "order placed",
+        order_id=order.id,
+        model=order.model,
+        lines=order.lines_usable,
+        samples=order.samples_total,
+    )
     return order
 
 

@@ -13,7 +13,7 @@ from gateway.orders import life, reviews, units
 from gateway.orders.aftermath import carry_out
 from gateway.orders.counting import revoke
 from gateway.orders.judges import fresh_judges
-from gateway.orders.leases import Held, give_back, hold
+from gateway.orders.leases import Held, stop
 from gateway.orders.nodes import live_nodes
 from gateway.orders.opinions import is_alone, shown_before
 from gateway.orders.policy import Policy
@@ -152,12 +152,7 @@ async def _stop_distrusted(store: Store, now_ms: int) -> None:
     async with store.read() as session:
         lease_ids = (await session.exec(statement)).all()
     for lease_id in lease_ids:
-        async with store.write() as session:
-            held = await hold(session, lease_id)
-            if held is not None and held.live:
-                held.end(LeaseState.STOPPED, now_ms)
-                give_back(held, now_ms)
-                held.save(session)
+        await stop(store, lease_id, now_ms)
 
 
 async def _audit_again(store: Store, now_ms: int) -> None:
