@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from scripts.batch.gateway import BatchError
-from scripts.up.layout import read_environment
+from scripts.env_file import EnvFileError, read_environment
 
 BASE_URL, API_KEY, HUB = "RELIQUARY_BASE_URL", "RELIQUARY_API_KEY", "RELIQUARY_HUB"
 FILES = (Path("reliquary.env"), Path("reliquary-data/reliquary.env"))
@@ -32,12 +32,15 @@ def find_access(base_url: str | None, api_key: str | None, file: Path | None) ->
         file: an environment file; None looks for one of ``FILES``.
 
     Raises:
-        BatchError: one of them is nowhere.
+        BatchError: one of them is nowhere, or the file cannot be read.
     """
     if file is not None and not file.is_file():
         raise BatchError(f"--env: {file} is no file")
     found = file or next(filter(Path.is_file, FILES), None)
-    variables: Mapping[str, str] = {} if found is None else read_environment(found)
+    try:
+        variables: Mapping[str, str] = {} if found is None else read_environment(found)
+    except EnvFileError as error:
+        raise BatchError(str(error)) from error
     base_url, api_key = base_url or variables.get(BASE_URL), api_key or variables.get(API_KEY)
     for value, name, option in ((base_url, BASE_URL, "base-url"), (api_key, API_KEY, "api-key")):
         if not value:

@@ -2,9 +2,7 @@
 
 import fcntl
 import os
-import shlex
 import socket
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -115,21 +113,3 @@ def free_port(wanted: int) -> int:
                 f"port {wanted} cannot be used ({error.strerror}); choose another with --port"
             ) from error
         return probe.getsockname()[1]
-
-
-def read_environment(path: Path) -> dict[str, str]:
-    """Return the variables of an environment file; none where there is no file."""
-    if not path.exists():
-        return {}
-    pairs = (line.partition("=") for line in path.read_text().splitlines() if "=" in line)
-    return {name: "".join(shlex.split(value)) for name, _, value in pairs}
-
-
-def write_environment(path: Path, variables: Mapping[str, str]) -> None:
-    """Write variables as a file that a shell can source, mode 0600, replaced in one step."""
-    draft = path.with_name(f"{path.name}.new")
-    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "w") as file:
-        for name, value in variables.items():
-            file.write(f"{name}={shlex.quote(value)}\n")
-    draft.replace(path)

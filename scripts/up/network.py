@@ -10,6 +10,7 @@ from typing import Self
 
 from protocol.chain.local import LocalChain
 from protocol.keys import load_or_create_hotkey
+from scripts.env_file import read_environment, write_environment
 from scripts.hub import publish
 from scripts.tiny_model import WEIGHTS
 from scripts.up.follow import NAME_WIDTH, Follower, last_lines
@@ -19,8 +20,6 @@ from scripts.up.layout import (
     Layout,
     NetworkError,
     free_port,
-    read_environment,
-    write_environment,
 )
 from scripts.up.plans import (
     COMMAND_LINE,

@@ -1,6 +1,4 @@
 import socket
-import stat
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -11,8 +9,6 @@ from scripts.up.layout import (
     Layout,
     NetworkError,
     free_port,
-    read_environment,
-    write_environment,
 )
 
 
@@ -46,17 +42,3 @@ def test_a_port_in_use_is_named():
 def test_a_free_port_is_found():
     port = free_port(0)
     assert free_port(port) == port
-
-
-def test_the_environment_file_is_private_and_a_shell_reads_it(tmp_path: Path):
-    path = tmp_path / "reliquary.env"
-    values = {"RELIQUARY_API_KEY": "rlq_0", "ODD": "it's $HOME; `x`"}
-    write_environment(path, {"OLD": "1"})
-    write_environment(path, values)
-    assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    assert read_environment(path) == values
-    shell = subprocess.run(
-        ["/bin/sh", "-c", f'. {path}; printf %s "$ODD"'], capture_output=True, text=True, check=True
-    )
-    assert shell.stdout == values["ODD"]
-    assert read_environment(tmp_path / "absent") == {}
