@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bittensor_core import Keypair
 
@@ -23,7 +23,6 @@ from gateway.orders.evaluation import EVALUATION, grader_of
 from gateway.orders.evidence import Delivered
 from gateway.orders.grading import Grading
 from gateway.orders.manifest import counts_of, native_statement
-from gateway.orders.parquet import ParquetShards
 from gateway.orders.parquet_rows import rows_of
 from gateway.orders.report import AuditTally, report
 from gateway.orders.shards import Bounds, JsonlShards, Shard, whole_shard
@@ -31,6 +30,9 @@ from gateway.store.engine import Store
 from gateway.store.objects import ObjectExists, Objects
 from gateway.store.tables import DeliveredFile, File, FileKind, Order, OutputFormat
 from protocol.manifest import MANIFEST, REPORT, signed_manifest
+
+if TYPE_CHECKING:
+    from gateway.orders.parquet import ParquetShards
 
 
 @dataclass(frozen=True)
@@ -120,7 +122,7 @@ class _Writer:
         self._parquet: ParquetShards | None = None
         self._output: JsonlShards | None = None
         if order.output_format == OutputFormat.PARQUET:
-            self._parquet = ParquetShards(folder, bounds)
+            self._parquet = _parquet_shards(folder, bounds)
         else:
             self._output = JsonlShards(folder, "output", FileKind.OUTPUT, bounds, always=True)
         self._errors = JsonlShards(folder, "errors", FileKind.ERRORS, bounds)
@@ -182,7 +184,7 @@ class _Writer:
         if self._output is not None:
             self._output.write(output_line(self._heading, line, self._decoder))
 
-    def _all(self) -> list[ParquetShards | JsonlShards]:
+    def _all(self) -> "list[ParquetShards | JsonlShards]":
         output = [shards for shards in (self._parquet, self._output) if shards is not None]
         return [*output, self._errors, self._receipts, self._grades]
 
@@ -216,3 +218,10 @@ async def _put(objects: Objects, key: str, content: bytes | Path) -> None:
     # An exporter that died may have stored the very same.
     with suppress(ObjectExists):
         await objects.put(key, content)
+
+
+def _parquet_shards(folder: Path, bounds: Bounds) -> "ParquetShards":
+    # Arrow takes 30 MB, which a gateway that writes no Parquet never needs.
+    from gateway.orders.parquet import ParquetShards
+
+    return ParquetShards(folder, bounds)

@@ -1,4 +1,4 @@
-"""Parquet files of a delivery, written row by row."""
+"""Parquet files of a delivery, written row by row under a schema that never changes."""
 
 from pathlib import Path
 from typing import Any
@@ -6,10 +6,34 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from gateway.orders.parquet_rows import GROUP_ROWS, SCHEMA
 from gateway.orders.shards import Bounds, Shard, whole_shard
 from gateway.store.tables import FileKind
 
+FORMAT = "reliquary-parquet/1"
+# Texts have 64-bit offsets, so that no column of a row group is too large for its type.
+# The name of a list's items is part of its type, and this one is Parquet's own.
+IDS = pa.large_list(pa.field("element", pa.int32()))
+SCHEMA = pa.schema(
+    [
+        pa.field("custom_id", pa.large_string()),
+        pa.field("prompt_index", pa.int64()),
+        pa.field("choice", pa.int32()),
+        pa.field("sample_index", pa.int64()),
+        pa.field("text", pa.large_string()),
+        pa.field("finish_reason", pa.large_string()),
+        pa.field("prompt_tokens", pa.int64()),
+        pa.field("completion_tokens", pa.int64()),
+        pa.field("prompt_ids", IDS),
+        pa.field("token_ids", IDS),
+        pa.field("reference", pa.large_string()),
+        pa.field("grade", pa.bool_()),
+        pa.field("miner", pa.large_string()),
+        pa.field("validator", pa.large_string()),
+    ],
+    metadata={"format": FORMAT},
+)
+# A row group has at most so many rows.
+GROUP_ROWS = 1_000
 # A row group is written once it has so many rows, or bytes before compression.
 GROUP = Bounds(rows=GROUP_ROWS, bytes=8 * 1024 * 1024)
 COMPRESSION_LEVEL = 3

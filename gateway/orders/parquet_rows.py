@@ -1,37 +1,9 @@
-"""Answers as rows of Parquet, a row a sample, under a schema that never changes."""
+"""Answers as rows of Parquet, a row a sample."""
 
 from collections.abc import Iterator
 from typing import Any, Protocol
 
-import pyarrow as pa
-
 from gateway.orders.delivery_lines import Decoder, Heading, Line, Sample, answer_of
-
-FORMAT = "reliquary-parquet/1"
-# Texts have 64-bit offsets, so that no column of a row group is too large for its type.
-# The name of a list's items is part of its type, and this one is Parquet's own.
-IDS = pa.large_list(pa.field("element", pa.int32()))
-SCHEMA = pa.schema(
-    [
-        pa.field("custom_id", pa.large_string()),
-        pa.field("prompt_index", pa.int64()),
-        pa.field("choice", pa.int32()),
-        pa.field("sample_index", pa.int64()),
-        pa.field("text", pa.large_string()),
-        pa.field("finish_reason", pa.large_string()),
-        pa.field("prompt_tokens", pa.int64()),
-        pa.field("completion_tokens", pa.int64()),
-        pa.field("prompt_ids", IDS),
-        pa.field("token_ids", IDS),
-        pa.field("reference", pa.large_string()),
-        pa.field("grade", pa.bool_()),
-        pa.field("miner", pa.large_string()),
-        pa.field("validator", pa.large_string()),
-    ],
-    metadata={"format": FORMAT},
-)
-# A row group has at most so many rows.
-GROUP_ROWS = 1_000
 
 
 class Shown(Sample, Protocol):

@@ -71,7 +71,8 @@ class ParquetAnswers:
         self._name, self._row = records[0][0], 0
         self._rows = self._all_rows(folder, records)
         try:
-            from gateway.orders.parquet_rows import GROUP_ROWS, SCHEMA, rows_of
+            from gateway.orders.parquet import GROUP_ROWS, SCHEMA
+            from gateway.orders.parquet_rows import rows_of
         except ModuleNotFoundError as error:
             raise Uncheckable(
                 f"a Parquet delivery needs {error.name}, which is not installed; "

@@ -169,6 +169,6 @@ def test_the_page_names_every_route_and_state(document: dict[str, Any]) -> None:
     assert all(f"`{state}`" in page for state in states)
     assert "`/api/v1/openapi.json`" in page
     columns = json.dumps(page)
-    from gateway.orders.parquet_rows import SCHEMA
+    from gateway.orders.parquet import SCHEMA
 
     assert all(f"`{name}`" in columns for name in SCHEMA.names)

@@ -17,7 +17,7 @@ from gateway.files import find_file, pieces_of, segments_of
 from gateway.orders import life, native_delivery
 from gateway.orders.content import object_key
 from gateway.orders.kept_quotes import Terms, keep_quote, read_quote
-from gateway.orders.parquet_rows import FORMAT, SCHEMA
+from gateway.orders.parquet import FORMAT, SCHEMA
 from gateway.orders.placing import Placement, place
 from gateway.store.tables import DeliveredFile, Dialect, Order, OutputFormat
 from protocol.manifest import MANIFEST, Manifest, NativeStatement

@@ -103,7 +103,9 @@ def _measure(folder: Path, hub_url: str, size: int) -> Measured:
         wall = time.monotonic() - started
         created = gateway.used() - before - wall * a_second - len(busy) * a_probe
         peak = gateway.peak()
-    bare = bare_seconds(path, folder / "model")
+        # Beside the same requests, which take the caches and the cores' shared parts from it too.
+        with _probing(gateway):
+            bare = bare_seconds(path, folder / "model")
     path.unlink()
     return Measured(
         size=size,
