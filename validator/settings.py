@@ -7,8 +7,9 @@ from pydantic import Field
 from pydantic_settings import SettingsConfigDict
 
 from protocol.chain.gateway import NodeSettings
-from protocol.messages import MAX_UNIT_SAMPLES
+from protocol.messages import MAX_UNIT_SAMPLES, MAX_WAIT_SECONDS
 from validator.audit import PACK_TOKENS
+from validator.weights import POLL_SECONDS
 
 
 class ValidatorSettings(NodeSettings):
@@ -22,7 +23,9 @@ class ValidatorSettings(NodeSettings):
         threads: CPU threads of the model; None leaves the library's own choice.
         pack_tokens: tokens that the model computes at once; bounds its memory.
         max_samples: samples of a unit that this validator takes.
-        idle_seconds: how long to wait where there is nothing to audit.
+        idle_seconds: pause before asking again where there was nothing to audit.
+        wait_seconds: how long a request for work waits at the gateway for some.
+        chain_seconds: how often the chain is asked whether weights are due.
         models: folder for downloaded models; None is the Hugging Face cache.
     """
 
@@ -37,6 +40,8 @@ class ValidatorSettings(NodeSettings):
     pack_tokens: Annotated[int, Field(ge=64, le=1_048_576)] = PACK_TOKENS
     max_samples: Annotated[int, Field(ge=1, le=MAX_UNIT_SAMPLES)] = 256
     idle_seconds: Annotated[float, Field(gt=0, le=60)] = 1.0
+    wait_seconds: Annotated[float, Field(ge=0, le=MAX_WAIT_SECONDS)] = 20.0
+    chain_seconds: Annotated[float, Field(gt=0, le=600)] = POLL_SECONDS
     models: Path | None = None
 
     @property

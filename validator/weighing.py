@@ -45,7 +45,7 @@ async def setting_weights(
         records = _Records(settings, chain)
         scorer = RecordScorer(records.update, PayRule())
         setter = WeightSetter(chain, keypair, scorer, SCORING_VERSION, settings.weights_path)
-        task = asyncio.create_task(setter.run())
+        task = asyncio.create_task(setter.run(settings.chain_seconds))
         task.add_done_callback(_tell_end)
         try:
             yield

@@ -1,8 +1,9 @@
-"""Cheats on what was drawn: tokens edited, answers cut short."""
+"""Cheats on what was drawn: tokens edited, answers cut short, one answer handed in many times."""
 
 import random
 
-from protocol.messages import Work
+from miner.engines.base import Cancelled, Progress
+from protocol.messages import SampleReference, Work
 from scripts.cheats.base import Cheat
 
 EDITED_SHARE = 0.05
@@ -27,3 +28,16 @@ class EarlyEnd(Cheat):
     def falsify_sample(self, work: Work, ids: list[int], numbers: random.Random) -> list[int]:
         """Return the first half of ``ids`` with an end id after it."""
         return [*ids[: len(ids) // 2], work.end_ids[0]]
+
+
+class CopyAnswers(Cheat):
+    """Generates one answer to each prompt and hands it in for all of its samples."""
+
+    def generate(self, work: Work, progress: Progress, cancelled: Cancelled) -> list[list[int]]:
+        """Return the first sample of each prompt in place of the others."""
+        firsts: dict[int, SampleReference] = {}
+        for sample in work.samples:
+            firsts.setdefault(sample.prompt, sample)
+        asked = work.model_copy(update={"samples": list(firsts.values())})
+        answers = dict(zip(firsts, self._honest.generate(asked, progress, cancelled), strict=True))
+        return [answers[sample.prompt] for sample in work.samples]

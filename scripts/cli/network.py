@@ -8,12 +8,12 @@ from typing import Annotated
 
 import typer
 
-from scripts.cheats.kinds import KINDS, UnknownKind, factory_path
+from scripts.cheats.kinds import KINDS, NODE_KINDS, UnknownKind, check_kind
 from scripts.cli.failure import WRONG_USE, Failure, reported
 
 # Shown below the options of ``up``; the \b keeps the lines as they are.
 KINDS_OF_CHEAT = "\b\nKinds of cheat:\n" + "\n".join(
-    f"  {name}: {kind.description}" for name, kind in KINDS.items()
+    f"  {name}: {kind.description}" for name, kind in (KINDS | NODE_KINDS).items()
 )
 
 
@@ -65,7 +65,7 @@ def up(
     name = default_engine() if engine is EngineChoice.auto else engine.value
     try:
         for kind in cheat or []:
-            factory_path(name, kind)
+            check_kind(kind)
     except UnknownKind as error:
         raise Failure(f"--cheat: {error}", WRONG_USE) from error
     plan = NetworkPlan(

@@ -45,6 +45,11 @@ class Layout:
         return self.data / "logs"
 
     @property
+    def engine(self) -> Path:
+        """The socket of the engine that miners share."""
+        return self.data / "engine.sock"
+
+    @property
     def environment(self) -> Path:
         """What a customer's script needs to know: ``reliquary.env``."""
         return self.data / "reliquary.env"

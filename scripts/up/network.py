@@ -24,7 +24,9 @@ from scripts.up.layout import (
 from scripts.up.plans import (
     COMMAND_LINE,
     MODEL,
+    PROBES,
     NetworkPlan,
+    engine_plan,
     gateway_plan,
     hub_plan,
     miner_plan,
@@ -192,8 +194,11 @@ class Network:
         self._register()
         hub_port = free_port(0)
         hub_url = f"http://{HOST}:{hub_port}"
-        self.environment = role_environment(self.layout, hub_url)
+        self.environment = role_environment(self.plan, self.layout, hub_url)
         self._supervisor.start(hub_plan(self.layout, hub_port))
+        if self.plan.shared_engine is not None:
+            engine = engine_plan(self.plan.shared_engine, self.layout, self.environment)
+            self._supervisor.start(engine)
         self.api_key = read_environment(self.layout.environment).get("RELIQUARY_API_KEY", "")
         if not self.api_key:
             self.api_key = self._create_key()
@@ -208,8 +213,8 @@ class Network:
     def _register(self) -> None:
         chain = LocalChain(self.layout.chain, time.time)
         miners, validators = self.plan.node_names()
-        for name in (*miners, *validators):
-            # Each node has an owner of its own, as on an open network.
+        for name in (*miners, *validators, *PROBES):
+            # Each has an owner of its own, as on an open network; a probe is like any other node.
             owner = load_or_create_hotkey(self.layout.hotkey(f"{name}-owner")).ss58_address
             chain.register(self.hotkey(name), owner, validator_permit=name in validators)
         # The gateway's operator owns the subnet: nodes find it there, and its share is burnt.

@@ -1,27 +1,38 @@
 """What a network consists of, and how each of its roles is started."""
 
+import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
 
 from protocol.messages import EngineName
-from scripts.cheats.kinds import factory_path
+from scripts.cheats.kinds import NODE_KINDS, SHARED, factory_path
+from scripts.shared_engine.client import VARIABLE
 from scripts.up.layout import HOST, Layout
 from scripts.up.process import Plan
 
 COMMAND_LINE = "scripts.cli"
 MODEL = "reliquary/tiny-qwen3"
+# The gateway's own hotkeys, by which it hands validators units whose answers it knows.
+PROBES = ("probe-1", "probe-2")
 DtypeName = Literal["auto", "float32", "bfloat16"]
 
 
 @dataclass(frozen=True)
 class MinerPlan:
-    """One miner: its engine, and the kind of its cheat (``scripts/cheats/kinds.py``) if any."""
+    """One miner.
+
+    Attributes:
+        engine: what it generates with.
+        cheat: the kind of its cheat (``scripts/cheats/kinds.py``), if any.
+        shared: whether it computes on the engine that the network's miners share.
+    """
 
     engine: EngineName
     cheat: str | None = None
+    shared: bool = False
 
 
 @dataclass(frozen=True)
@@ -35,6 +46,7 @@ class NetworkPlan:
         validators: their number.
         dtype: of the model's weights, in miners and validators.
         unit_samples: fixed number of samples of a unit; None follows each miner's speed.
+        settings: what else the roles are told, as variables ``RELIQUARY_<ROLE>_<NAME>``.
     """
 
     data: Path
@@ -43,6 +55,12 @@ class NetworkPlan:
     validators: int = 1
     dtype: DtypeName = "auto"
     unit_samples: int | None = None
+    settings: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def shared_engine(self) -> EngineName | None:
+        """What the shared engine is; None where no miner computes on one."""
+        return next((miner.engine for miner in self.miners if miner.shared), None)
 
     def node_names(self) -> tuple[list[str], list[str]]:
         """Return the names of the miners and of the validators."""
@@ -61,6 +79,12 @@ def hub_plan(layout: Layout, port: int) -> Plan:
     return Plan("hub", COMMAND_LINE, arguments, {})
 
 
+def engine_plan(engine: EngineName, layout: Layout, environment: Mapping[str, str | None]) -> Plan:
+    """Return how the engine that miners share is started."""
+    arguments = (engine, str(layout.engine))
+    return Plan("engine", "scripts.shared_engine.server", arguments, environment)
+
+
 def gateway_plan(
     plan: NetworkPlan, layout: Layout, port: int, environment: Mapping[str, str | None]
 ) -> Plan:
@@ -77,10 +101,14 @@ def miner_plan(
 ) -> Plan:
     """Return how miner ``number`` (from 1) is started."""
     miner, name = plan.miners[number - 1], f"miner-{number}"
+    if miner.cheat in NODE_KINDS:
+        own = ("--gateway", url, "--hotkey", str(layout.hotkey(name)))
+        return Plan(name, NODE_KINDS[miner.cheat].module, own, environment)
     arguments = ["miner", *_node_arguments(plan, layout, name, url), "--engine", miner.engine]
     arguments += ["--engine-log", str(layout.logs / f"{name}.engine.log")]
-    if miner.cheat is not None:
-        arguments += ["--engine-factory", factory_path(miner.engine, miner.cheat)]
+    if miner.shared or miner.cheat is not None:
+        engine = SHARED if miner.shared else miner.engine
+        arguments += ["--engine-factory", factory_path(engine, miner.cheat)]
     return Plan(name, COMMAND_LINE, tuple(arguments), environment)
 
 
@@ -94,9 +122,12 @@ def validator_plan(
     return Plan(name, COMMAND_LINE, tuple(arguments), environment)
 
 
-def role_environment(layout: Layout, hub_url: str) -> dict[str, str | None]:
+def role_environment(plan: NetworkPlan, layout: Layout, hub_url: str) -> dict[str, str | None]:
     """Return what the environment of a role adds: models come from the local hub alone."""
     return {
+        **plan.settings,
+        "RELIQUARY_GATEWAY_PROBE_HOTKEYS": json.dumps([str(layout.hotkey(one)) for one in PROBES]),
+        VARIABLE: str(layout.engine),
         "HF_ENDPOINT": hub_url,
         "HF_HUB_CACHE": str(layout.models),
         "HF_HUB_DISABLE_IMPLICIT_TOKEN": "1",

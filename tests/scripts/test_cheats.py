@@ -7,13 +7,14 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from miner.engines.base import EngineError, EngineSettings, make_engine
+from miner.engines.base import EngineError, EngineSettings, GenerationCancelled, make_engine
 from protocol.messages import SampleReference, Stack, Work
 from protocol.sampling import Sampling
 from scripts.cheats.base import Cheat
 from scripts.cheats.draws import IgnoreFilters, OwnRandomNumbers, SuppressEnd, Temperature
-from scripts.cheats.edits import EarlyEnd, EditTokens
-from scripts.cheats.kinds import KINDS, UnknownKind, factory_path
+from scripts.cheats.edits import CopyAnswers, EarlyEnd, EditTokens
+from scripts.cheats.habits import Slow, Turncoat
+from scripts.cheats.kinds import KINDS, NODE_KINDS, UnknownKind, check_kind, describe, factory_path
 from scripts.cheats.weights import FourBitWeights
 
 END = 90
@@ -36,6 +37,7 @@ class FakeEngine:
 
     def __init__(self) -> None:
         self.asked: Work | None = None
+        self.seeds: list[int] = []
         self.folder: Path | None = None
         self.files: dict[str, bytes] = {}
 
@@ -50,7 +52,8 @@ class FakeEngine:
 
     def generate(self, work: Work, progress: object, cancelled: object) -> list[list[int]]:
         self.asked = work
-        return [list(ids) for ids in ANSWERS]
+        self.seeds.append(work.seed)
+        return [list(ids) for ids in ANSWERS[-len(work.samples) :]]
 
     def close(self) -> None:
         pass
@@ -104,6 +107,39 @@ def test_early_end_halves_every_sample_and_ends_it():
         assert cut == [*honest[: len(honest) // 2], END]
 
 
+def test_copied_answers_are_generated_once_a_prompt():
+    prompts = [[1], [2]]
+    samples = [SampleReference(prompt=i // 3, sample_index=i % 3) for i in range(6)]
+    work = WORK.model_copy(update={"prompts": prompts, "samples": samples})
+    engine = FakeEngine()
+    claimed = CopyAnswers(engine).generate(work, lambda tokens: None, lambda: False)
+    assert engine.asked is not None
+    assert engine.asked.samples == [samples[0], samples[3]]
+    assert claimed == [ANSWERS[0]] * 3 + [ANSWERS[1]] * 3
+
+
+def test_a_turncoat_is_honest_until_it_redraws_a_sample():
+    engine = FakeEngine()
+    cheat = Turncoat(engine)
+    for _ in range(Turncoat.honest_units):
+        assert cheat.generate(WORK, lambda tokens: None, lambda: False) == ANSWERS
+    assert set(engine.seeds) == {WORK.seed}
+    cheat.generate(WORK, lambda tokens: None, lambda: False)
+    assert engine.asked is not None
+    assert engine.asked.seed != WORK.seed
+    assert engine.asked.samples == WORK.samples[-1:]
+
+
+def test_the_slow_one_is_honest_and_can_be_stopped(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(Slow, "seconds", 0.0)
+    engine = FakeEngine()
+    assert Slow(engine).generate(WORK, lambda tokens: None, lambda: False) == ANSWERS
+    assert engine.asked == WORK
+    monkeypatch.setattr(Slow, "seconds", 3_600.0)
+    with pytest.raises(GenerationCancelled):
+        Slow(engine).generate(WORK, lambda tokens: None, lambda: True)
+
+
 def test_four_bit_weights_rounds_matrices_and_copies_the_rest(tmp_path: Path):
     matrix = np.random.default_rng(0).standard_normal((4, 64)).astype(np.float32)
     norm = np.linspace(0.5, 1.5, 64, dtype=np.float32)
@@ -126,6 +162,16 @@ def test_four_bit_weights_rounds_matrices_and_copies_the_rest(tmp_path: Path):
 def test_every_kind_is_made_by_its_path(kind: str):
     engine = make_engine(factory_path("transformers", kind))
     assert type(engine) is KINDS[kind].cheat
+
+
+def test_only_the_slow_one_is_honest():
+    assert [name for name, kind in KINDS.items() if kind.honest] == ["slow"]
+
+
+@pytest.mark.parametrize("kind", [*KINDS, *NODE_KINDS])
+def test_every_kind_is_known_and_described(kind: str):
+    check_kind(kind)
+    assert describe(kind)
 
 
 def test_an_unknown_kind_is_refused_with_the_list():

@@ -12,7 +12,7 @@ from gateway.api_keys import authenticate
 from gateway.settings import GatewaySettings
 from gateway.store.engine import Store
 from gateway.store.objects import open_objects
-from scripts.cheats.kinds import KINDS
+from scripts.cheats.kinds import KINDS, NODE_KINDS
 from scripts.cli import main
 
 HEAVY = ("torch", "vllm", "bittensor", "fastapi", "transformers", "numba", "sqlalchemy")
@@ -56,7 +56,7 @@ def test_help_names_every_command():
 
 def test_up_lists_the_kinds_of_cheat():
     shown = " ".join(reliquary("up", "--help").stdout.split())
-    for name, kind in KINDS.items():
+    for name, kind in (KINDS | NODE_KINDS).items():
         assert f"{name}: {kind.description}" in shown
 
 
