@@ -7,10 +7,10 @@ from pydantic import Field, model_validator
 from pydantic_settings import SettingsConfigDict
 
 from miner.engines.base import ENGINE_FACTORIES, EngineSettings
-from miner.engines.vllm_limits import not_computed_here
 from protocol.architectures import SUPPORTED_ARCHITECTURES
 from protocol.chain.gateway import NodeSettings
 from protocol.messages import MAX_UNIT_SAMPLES, EngineName
+from protocol.vllm_limits import not_computed_here
 
 
 class MinerSettings(NodeSettings):

@@ -4,7 +4,7 @@ import asyncio
 import signal
 import time
 from contextlib import suppress
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 
 import structlog
 from bittensor_core import Keypair
@@ -142,8 +142,8 @@ class Validator:
         if self._process is not None and self._process.stack is not None:
             return self._process.stack
         return Stack(
-            engine="transformers",
-            version=version("transformers"),
+            engine=self._settings.engine,
+            version=_engine_version(self._settings.engine),
             dtype=self._settings.dtype,
             head_dtype="float32",
             device=self._settings.device,
@@ -179,6 +179,7 @@ class Validator:
             model=wanted.model,
             revision=wanted.revision,
             models=settings.models,
+            engine=settings.engine,
             dtype=None if settings.dtype == "auto" else settings.dtype,
             device=settings.device,
             threads=settings.threads,
@@ -219,6 +220,14 @@ class Validator:
         with suppress(GatewayUnavailable, GatewayRefused, TimeoutError):
             async with asyncio.timeout(RETRY_SECONDS):
                 await self._client.release(lease.lease_id)
+
+
+def _engine_version(engine: str) -> str:
+    # vLLM's build for the CPU is a package of another name.
+    for package in (engine, f"{engine}-cpu"):
+        with suppress(PackageNotFoundError):
+            return version(package)
+    return "none"
 
 
 def _log_download(done: int, total: int) -> None:

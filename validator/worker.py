@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-from protocol.messages import SampleVerdict, Stack, Work
+from protocol.messages import EngineName, SampleVerdict, Stack, Work
 from protocol.repository import RepositoryError, download
 from scoring.profile import Profile
 from validator.forward import Forward, ForwardFailed, UnsupportedModel
@@ -26,6 +26,7 @@ class Load:
     model: str
     revision: str
     models: Path | None
+    engine: EngineName
     dtype: str | None
     device: str
     threads: int | None
@@ -153,14 +154,16 @@ def _forward(folder: Path, message: Load) -> Forward:
     try:
         from transformers.utils import logging
 
+        from validator import transformers_forward, vllm_forward
         from validator.judge import compile_ahead
-        from validator.transformers_forward import load
     except ImportError as error:
         raise UnsupportedModel(f"{error}; install the extra 'validator'") from error
     # A daemon's log has no room for bars.
     logging.disable_progress_bar()
     compile_ahead()
-    return load(folder, message.dtype, message.device)
+    if message.engine == "vllm":
+        return vllm_forward.load(folder, message.dtype, message.threads)
+    return transformers_forward.load(folder, message.dtype, message.device)
 
 
 def _answers(

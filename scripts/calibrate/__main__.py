@@ -16,11 +16,11 @@ from protocol.messages import EngineName
 from protocol.repository import RepositoryError, download, read_facts, resolve_revision
 from scoring.profile import MIN_STRATUM_TOKENS, Profile
 from scoring.published import side_of
+from scripts.calibrate.forwards import load_forward
 from scripts.calibrate.generate import honest
 from scripts.calibrate.making import Origin, make_profile
 from scripts.calibrate.picture import draw_profile
 from validator.forward import ForwardFailed, UnsupportedModel
-from validator.transformers_forward import load
 
 
 def command(
@@ -28,6 +28,9 @@ def command(
     engine: Annotated[EngineName, typer.Option(help="What the miner runs.")],
     out: Annotated[Path, typer.Option(help="The profile, JSON; its picture lies beside it.")],
     dtype: Annotated[str, typer.Option(help="Of the miner's engine.")] = "auto",
+    validator_engine: Annotated[
+        EngineName, typer.Option(help="What the validator runs.")
+    ] = "transformers",
     validator_dtype: Annotated[
         str | None, typer.Option(help="Of the validator; the repository's own by default.")
     ] = None,
@@ -45,7 +48,7 @@ def command(
         commit = "0" * 40 if folder else resolve_revision(model, revision)
         place = folder or download(model, commit, weights=True)
         facts = read_facts(place, model, commit)
-        forward = load(place, validator_dtype)
+        forward = load_forward(validator_engine, place, validator_dtype)
         with Progress() as bar:
             task = bar.add_task(f"{engine} {dtype}", total=tokens)
             stack, samples = asyncio.run(

@@ -25,6 +25,9 @@ def validator(
     chain: Annotated[
         str | None, typer.Option(help="local:PATH or bittensor:NETWORK:NETUID.")
     ] = None,
+    engine: Annotated[
+        str | None, typer.Option(help="transformers, or vllm: its prefill; transformers.")
+    ] = None,
     dtype: Annotated[
         str | None, typer.Option(help="auto (the model's own), float32, bfloat16 or float16.")
     ] = None,
@@ -49,6 +52,7 @@ def validator(
         "hotkey": hotkey,
         "gateway_hotkey": gateway_hotkey,
         "chain": chain,
+        "engine": engine,
         "dtype": dtype,
         "device": device,
         "threads": threads,

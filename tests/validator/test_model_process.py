@@ -29,7 +29,7 @@ def hub(random_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     with HubServer(folder / "hub") as server, pytest.MonkeyPatch.context() as patch:
         patch.setenv("HF_ENDPOINT", server.url)
         revision = publish(folder / "hub", NAME, random_model)
-        yield Load(NAME, revision, folder / "models", "float32", "cpu", 1)
+        yield Load(NAME, revision, folder / "models", "transformers", "float32", "cpu", 1)
 
 
 @pytest.fixture(scope="module")

@@ -32,10 +32,10 @@ from scripts.bench.power.cheats import (
 )
 from scripts.bench.power.shown import draw_power, table
 from scripts.bench.power.streams import RUNS, Power, power
+from scripts.calibrate.forwards import load_forward
 from scripts.calibrate.measure import Seen
 from scripts.calibrate.orders import SAMPLINGS
 from scripts.tiny_model import WEIGHTS
-from validator.transformers_forward import load
 
 MODEL, REVISION = "reliquary/tiny-qwen3", "0" * 40
 BOTH = ("T 1", "T .6, top_k 20, top_p .95")
@@ -47,6 +47,9 @@ QUICK_TOKENS, QUICK_RUNS, QUICK_SHAPE = 900, 20, (16, 4)
 def command(
     engine: Annotated[EngineName, typer.Option(help="What generates.")] = "vllm",
     dtype: Annotated[str, typer.Option(help="Of the engine.")] = "bfloat16",
+    validator_engine: Annotated[
+        EngineName, typer.Option(help="What the validator runs.")
+    ] = "transformers",
     validator_dtype: Annotated[str, typer.Option(help="Of the validator.")] = "bfloat16",
     tokens: Annotated[int, typer.Option(min=500, help="Of each cheat, and honest.")] = 40_000,
     profile: Annotated[
@@ -57,7 +60,7 @@ def command(
 ) -> None:
     """Measure how many tokens the evidence needs to find each cheat."""
     console, facts = Console(), read_facts(WEIGHTS, MODEL, REVISION)
-    forward = load(WEIGHTS, validator_dtype)
+    forward = load_forward(validator_engine, WEIGHTS, validator_dtype)
     given = None if profile is None else Profile.model_validate_json(profile.read_text())
     kinds = [*QUICK_CHEATS] if quick else [*ENGINE_CHEATS]
     for sampling in BOTH:
@@ -71,7 +74,7 @@ def command(
         console.print(table(sampling, found))
         if out is not None:
             out.mkdir(parents=True, exist_ok=True)
-            name = f"power-{engine}-{dtype}-{BOTH.index(sampling)}"
+            name = f"power-{engine}-{dtype}-{validator_engine}-{BOTH.index(sampling)}"
             (out / f"{name}.json").write_text(
                 json.dumps({cheat: asdict(one) for cheat, one in found.items()}, indent=1)
             )

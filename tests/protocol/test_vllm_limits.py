@@ -6,8 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from miner.engines.base import EngineError
-from miner.engines.vllm_limits import NEED_TORCHVISION, check_model, not_computed_here
+from protocol.vllm_limits import (
+    NEED_TORCHVISION,
+    VllmUnusable,
+    check_model,
+    not_computed_here,
+)
 from miner.settings import MinerSettings
 from protocol.architectures import SUPPORTED_ARCHITECTURES
 
@@ -40,7 +44,7 @@ def settings(tmp_path: Path, **options: object) -> MinerSettings:
 @pytest.mark.skipif(find_spec("torchvision") is not None, reason="torchvision is installed")
 @pytest.mark.parametrize("architecture", [HYBRID, VISION])
 def test_a_library_that_is_not_there_is_named(tmp_path: Path, architecture: str) -> None:
-    with pytest.raises(EngineError, match=f"{architecture} needs torchvision.*'transformers'"):
+    with pytest.raises(VllmUnusable, match=f"{architecture} needs torchvision.*'transformers'"):
         check_model(write(tmp_path, architecture), "auto", on_cpu=False)
     assert check_model(write(tmp_path, PLAIN), "float32", on_cpu=True) == PLAIN
     assert not_computed_here() == NEED_TORCHVISION
@@ -62,13 +66,13 @@ def test_the_cpu_build_computes_linear_attention_in_bfloat16_alone(
     tmp_path: Path, architecture: str, own: str, dtype: str
 ) -> None:
     folder = write(tmp_path, architecture, own)
-    with pytest.raises(EngineError, match="bfloat16 alone, not in float"):
+    with pytest.raises(VllmUnusable, match="bfloat16 alone, not in float"):
         check_model(folder, dtype, on_cpu=True)
     assert check_model(folder, dtype, on_cpu=False) == architecture
 
 
 def test_a_folder_without_a_model_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(EngineError, match=r"no config\.json"):
+    with pytest.raises(VllmUnusable, match=r"no config\.json"):
         check_model(tmp_path, "auto", on_cpu=True)
 
 
