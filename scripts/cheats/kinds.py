@@ -12,6 +12,7 @@ from functools import partial
 
 from miner.engines.base import ENGINE_FACTORIES, make_engine
 from scripts.cheats.base import Cheat
+from scripts.cheats.caches import EightBitCache
 from scripts.cheats.draws import (
     Cooler,
     IgnoreFilters,
@@ -60,6 +61,7 @@ KINDS: dict[str, Kind] = {
     "suppress-end": Kind("never ends a sample before its limit", SuppressEnd),
     "four-bit-weights": Kind("rounds the model's weights to 4 bits", FourBitWeights),
     "eight-bit-weights": Kind("rounds the model's weights to 8 bits", EightBitWeights),
+    "eight-bit-cache": Kind("keeps keys and values in 8 bits", EightBitCache),
     "fewer-layers": Kind("leaves the model's last layer out", FewerLayers),
     "slow": Kind("honest, and 4 s slower over every unit", Slow, honest=True),
 }

@@ -5,12 +5,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from safetensors.numpy import load_file, save_file
 
 from miner.engines.base import EngineError, EngineSettings, GenerationCancelled, make_engine
 from protocol.messages import SampleReference, Stack, Work
 from protocol.sampling import Sampling
 from scripts.cheats.base import Cheat
+from scripts.cheats.caches import EightBitCache
 from scripts.cheats.draws import IgnoreFilters, OwnRandomNumbers, SuppressEnd, Temperature
 from scripts.cheats.edits import CopyAnswers, EarlyEnd, EditTokens
 from scripts.cheats.habits import Slow, Turncoat
@@ -43,7 +45,7 @@ class FakeEngine:
 
     def load(self, folder: Path, model: str, revision: str, settings: EngineSettings) -> None:
         self.folder = folder
-        self.files = {file.name: file.read_bytes() for file in folder.iterdir()}
+        self.files = {file.name: file.read_bytes() for file in folder.iterdir() if file.is_file()}
 
     def stack(self) -> Stack:
         return Stack(
@@ -179,3 +181,20 @@ def test_an_unknown_kind_is_refused_with_the_list():
         factory_path("vllm", "lazy")
     with pytest.raises(EngineError, match="vllm/lazy"):
         make_engine("scripts.cheats.kinds:vllm/lazy")
+
+
+def test_an_eight_bit_cache_rounds_keys_and_values_alone():
+    from transformers.cache_utils import DynamicLayer
+
+    class Transformers(FakeEngine):
+        def stack(self) -> Stack:
+            return super().stack().model_copy(update={"engine": "transformers"})
+
+    cheat = EightBitCache(Transformers())
+    keys, values = torch.full((1, 1, 2, 2), 1.03), torch.full((1, 1, 2, 2), -900.0)
+    cheat.load(Path("tests"), "reliquary/tiny-qwen3", "a" * 40, EngineSettings())
+    kept = DynamicLayer().update(keys, values)
+    cheat.close()
+    # e4m3 has eighths between 1 and 2, and ends at 448.
+    assert [float(one.unique()) for one in kept] == [1.0, -448.0]
+    assert float(DynamicLayer().update(keys, values)[0].unique()) == float(keys.unique())

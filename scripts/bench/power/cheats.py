@@ -29,6 +29,7 @@ ENGINE_CHEATS = {
     "fewer-layers": "smaller model",
     "four-bit-weights": "4-bit weights",
     "eight-bit-weights": "8-bit weights",
+    "eight-bit-cache": "8-bit KV cache",
     "warmer": "temperature +.1",
     "cooler": "temperature -.1",
     "temperature": "temperature x .7",
