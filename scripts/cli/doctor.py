@@ -8,30 +8,35 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from scripts.cli.failure import settings_from
+from scripts.cli.node_options import (
+    ChainText,
+    Env,
+    Gateway,
+    Hotkey,
+    Models,
+    OfGateway,
+    take_environment,
+)
 
 if TYPE_CHECKING:
     from scripts.doctor.finding import Finding
 
 doctor = typer.Typer(help="Check what a role needs, with a remedy each.", no_args_is_help=True)
 
-Gateway = Annotated[str | None, typer.Option("--gateway", help="The gateway's origin.")]
-Hotkey = Annotated[Path | None, typer.Option("--hotkey", help="The hotkey file.")]
-OfGateway = Annotated[
-    str | None, typer.Option("--gateway-hotkey", help="The hotkey that the gateway must have.")
-]
-Models = Annotated[Path | None, typer.Option("--models", help="Folder of downloaded models.")]
-
 
 @doctor.command("miner")
 def miner(
+    env: Env = None,
     gateway: Gateway = None,
     hotkey: Hotkey = None,
     gateway_hotkey: OfGateway = None,
+    chain: ChainText = None,
     models: Models = None,
     engine: Annotated[str | None, typer.Option(help="vllm or transformers.")] = None,
 ) -> None:
     """Check a miner; what is not given is read from RELIQUARY_MINER_<NAME>, as the miner does."""
     options = dict(locals())
+    take_environment(options.pop("env"))
     import time
 
     from miner.settings import MinerSettings
@@ -43,14 +48,17 @@ def miner(
 
 @doctor.command("validator")
 def validator(
+    env: Env = None,
     gateway: Gateway = None,
     hotkey: Hotkey = None,
     gateway_hotkey: OfGateway = None,
+    chain: ChainText = None,
     models: Models = None,
     device: Annotated[str | None, typer.Option(help="cpu or cuda.")] = None,
 ) -> None:
     """Check a validator; what is not given is read from RELIQUARY_VALIDATOR_<NAME>."""
     options = dict(locals())
+    take_environment(options.pop("env"))
     import time
 
     from scripts.doctor.roles import of_validator
@@ -62,13 +70,16 @@ def validator(
 
 @doctor.command("gateway")
 def gateway(
+    env: Env = None,
     data: Annotated[Path | None, typer.Option(help="Folder for database and objects.")] = None,
+    chain: ChainText = None,
 ) -> None:
     """Check a gateway; what is not given is read from RELIQUARY_GATEWAY_<NAME>."""
+    take_environment(env)
     from gateway.settings import GatewaySettings
     from scripts.doctor.roles import of_gateway
 
-    settings = settings_from(GatewaySettings, {"data": data})
+    settings = settings_from(GatewaySettings, {"data": data, "chain": chain})
     _report(lambda: of_gateway(settings))
 
 
@@ -76,15 +87,12 @@ def _report(look: "Callable[[], Awaitable[list[Finding]]]") -> None:
     """Print the findings; the exit status is 1 where one keeps the role from its work."""
     import asyncio
 
-    from scripts.doctor.finding import Level
+    from scripts.doctor.printed import count_broken, printed
 
-    signs = {Level.GOOD: "ok", Level.DOUBTFUL: "!!", Level.BROKEN: "NO"}
     found = asyncio.run(_look(look))
-    for finding in found:
-        typer.echo(f"{signs[finding.level]:<3} {finding.about:<13} {finding.seen}")
-        if finding.remedy:
-            typer.echo(f"    {'':<13} -> {finding.remedy}")
-    broken = sum(finding.level == Level.BROKEN for finding in found)
+    for line in printed(found):
+        typer.echo(line)
+    broken = count_broken(found)
     if broken:
         typer.echo(f"{broken} of {len(found)} must be mended first", err=True)
         sys.exit(1)

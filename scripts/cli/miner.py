@@ -5,26 +5,33 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from scripts.cli import node_setup
 from scripts.cli.failure import reported, settings_from
+from scripts.cli.node_options import (
+    ChainText,
+    Env,
+    Gateway,
+    Hotkey,
+    Models,
+    OfGateway,
+    refuse_options_of_both,
+    take_environment,
+)
 
 if TYPE_CHECKING:
     from miner.settings import MinerSettings
 
+miner = typer.Typer(invoke_without_command=True)
 
-def miner(
-    gateway: Annotated[
-        str | None,
-        typer.Option(help="The gateway's origin; else it is found on --chain."),
-    ] = None,
-    hotkey: Annotated[
-        Path | None, typer.Option(help="The hotkey file, made where there is none; needed.")
-    ] = None,
-    gateway_hotkey: Annotated[
-        str | None, typer.Option(help="The hotkey that the gateway must have.")
-    ] = None,
-    chain: Annotated[
-        str | None, typer.Option(help="local:PATH or bittensor:NETWORK:NETUID.")
-    ] = None,
+
+@miner.callback()
+def run(
+    context: typer.Context,
+    env: Env = None,
+    gateway: Gateway = None,
+    hotkey: Hotkey = None,
+    gateway_hotkey: OfGateway = None,
+    chain: ChainText = None,
     engine: Annotated[str | None, typer.Option(help="vllm or transformers.")] = None,
     engine_factory: Annotated[
         str | None, typer.Option(help="Dotted path of another engine, module:name.")
@@ -44,9 +51,7 @@ def miner(
         int | None, typer.Option(help="Devices that share one copy of the model; 1.")
     ] = None,
     max_samples: Annotated[int | None, typer.Option(help="Samples of a unit; 256.")] = None,
-    models: Annotated[
-        Path | None, typer.Option(help="Folder of downloaded models; Hugging Face's cache.")
-    ] = None,
+    models: Models = None,
     engine_log: Annotated[
         Path | None, typer.Option(help="What the engine prints; a file beside the hotkey.")
     ] = None,
@@ -60,30 +65,54 @@ def miner(
         float | None, typer.Option(help="Grace of a unit at the end; 10.")
     ] = None,
 ) -> None:
-    """Generate until Ctrl-C or SIGTERM. Each option can be set as RELIQUARY_MINER_<NAME> too."""
+    """Generate until Ctrl-C or SIGTERM; `reliquary miner setup` prepares a machine for it.
+
+    Each option can be set as RELIQUARY_MINER_<NAME> too.
+    """
+    if context.invoked_subcommand is not None:
+        refuse_options_of_both(context)
+        return
+    take_environment(env)
     from miner.settings import MinerSettings
 
-    options = {
-        "gateway": gateway,
-        "hotkey": hotkey,
-        "gateway_hotkey": gateway_hotkey,
-        "chain": chain,
-        "engine": engine,
-        "engine_factory": engine_factory,
-        "dtype": dtype,
-        "max_batch": max_batch,
-        "memory_gib": memory_gib,
-        "threads": threads,
-        "max_model_len": max_model_len,
-        "tensor_parallel": tensor_parallel,
-        "max_samples": max_samples,
-        "models": models,
-        "engine_log": engine_log,
-        "poll_seconds": poll_seconds,
-        "switch_seconds": switch_seconds,
-        "stop_seconds": stop_seconds,
-    }
+    options = {name: value for name, value in context.params.items() if name != "env"}
     _run(settings_from(MinerSettings, options))
+
+
+@miner.command("setup")
+def setup(
+    chain: ChainText = None,
+    data: node_setup.Data = None,
+    env: node_setup.Env = None,
+    hotkey: node_setup.HotkeyFile = None,
+    wallet: node_setup.Wallet = None,
+    wallets: node_setup.Wallets = None,
+    gateway: Gateway = None,
+    gateway_hotkey: OfGateway = None,
+    engine: Annotated[
+        str | None, typer.Option(help="vllm or transformers; vllm where there is a GPU.")
+    ] = None,
+) -> None:
+    """Prepare this machine for a miner: hotkey, settings, checks, and how to start it.
+
+    Asks on a terminal for what is not given. What is there already is kept.
+    """
+    from scripts.node_setup.settings import Given
+
+    node_setup.set_up_node(
+        Given(
+            role="miner",
+            chain=chain,
+            data=data,
+            env=env,
+            hotkey=hotkey,
+            wallet=wallet,
+            wallets=wallets,
+            gateway=gateway,
+            gateway_hotkey=gateway_hotkey,
+            computes=engine,
+        )
+    )
 
 
 def _run(settings: "MinerSettings") -> None:

@@ -1,30 +1,36 @@
 """``reliquary validator``: leases what was generated and audits every token."""
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from scripts.cli import node_setup
 from scripts.cli.failure import reported, settings_from
+from scripts.cli.node_options import (
+    ChainText,
+    Env,
+    Gateway,
+    Hotkey,
+    Models,
+    OfGateway,
+    refuse_options_of_both,
+    take_environment,
+)
 
 if TYPE_CHECKING:
     from validator.settings import ValidatorSettings
 
+validator = typer.Typer(invoke_without_command=True)
 
-def validator(
-    gateway: Annotated[
-        str | None,
-        typer.Option(help="The gateway's origin; else it is found on --chain."),
-    ] = None,
-    hotkey: Annotated[
-        Path | None, typer.Option(help="The hotkey file, made where there is none; needed.")
-    ] = None,
-    gateway_hotkey: Annotated[
-        str | None, typer.Option(help="The hotkey that the gateway must have.")
-    ] = None,
-    chain: Annotated[
-        str | None, typer.Option(help="local:PATH or bittensor:NETWORK:NETUID.")
-    ] = None,
+
+@validator.callback()
+def run(
+    context: typer.Context,
+    env: Env = None,
+    gateway: Gateway = None,
+    hotkey: Hotkey = None,
+    gateway_hotkey: OfGateway = None,
+    chain: ChainText = None,
     engine: Annotated[
         str | None, typer.Option(help="transformers, or vllm: its prefill; transformers.")
     ] = None,
@@ -40,28 +46,56 @@ def validator(
     idle_seconds: Annotated[
         float | None, typer.Option(help="Wait where nothing is to be audited; 1.")
     ] = None,
-    models: Annotated[
-        Path | None, typer.Option(help="Folder of downloaded models; Hugging Face's cache.")
-    ] = None,
+    models: Models = None,
 ) -> None:
-    """Audit until Ctrl-C or SIGTERM. Each option can be set as RELIQUARY_VALIDATOR_<NAME> too."""
+    """Audit until Ctrl-C or SIGTERM; `reliquary validator setup` prepares a machine for it.
+
+    Each option can be set as RELIQUARY_VALIDATOR_<NAME> too.
+    """
+    if context.invoked_subcommand is not None:
+        refuse_options_of_both(context)
+        return
+    take_environment(env)
     from validator.settings import ValidatorSettings
 
-    options = {
-        "gateway": gateway,
-        "hotkey": hotkey,
-        "gateway_hotkey": gateway_hotkey,
-        "chain": chain,
-        "engine": engine,
-        "dtype": dtype,
-        "device": device,
-        "threads": threads,
-        "pack_tokens": pack_tokens,
-        "max_samples": max_samples,
-        "idle_seconds": idle_seconds,
-        "models": models,
-    }
+    options = {name: value for name, value in context.params.items() if name != "env"}
     _run(settings_from(ValidatorSettings, options))
+
+
+@validator.command("setup")
+def setup(
+    chain: ChainText = None,
+    data: node_setup.Data = None,
+    env: node_setup.Env = None,
+    hotkey: node_setup.HotkeyFile = None,
+    wallet: node_setup.Wallet = None,
+    wallets: node_setup.Wallets = None,
+    gateway: Gateway = None,
+    gateway_hotkey: OfGateway = None,
+    device: Annotated[
+        str | None, typer.Option(help="cpu or cuda; cuda where there is a GPU.")
+    ] = None,
+) -> None:
+    """Prepare this machine for a validator: hotkey, settings, checks, and how to start it.
+
+    Asks on a terminal for what is not given. What is there already is kept.
+    """
+    from scripts.node_setup.settings import Given
+
+    node_setup.set_up_node(
+        Given(
+            role="validator",
+            chain=chain,
+            data=data,
+            env=env,
+            hotkey=hotkey,
+            wallet=wallet,
+            wallets=wallets,
+            gateway=gateway,
+            gateway_hotkey=gateway_hotkey,
+            computes=device,
+        )
+    )
 
 
 def _run(settings: "ValidatorSettings") -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from packaging.requirements import Requirement
 
 from scripts.doctor.finding import Finding, broken, doubtful, good
+from scripts.doctor.memory import has_device
 
 PROJECT = "reliquary-batch"
 GIB = 2**30
@@ -65,18 +66,19 @@ def open_files() -> Finding:
 
 
 def accelerator(wanted: bool) -> Finding:
-    """Say which GPU PyTorch sees; starts PyTorch.
+    """Say which GPU PyTorch sees, if a driver offers one at all.
 
     Args:
         wanted: whether the role is set to compute on one.
     """
-    import torch
+    if has_device():
+        import torch
 
-    if torch.cuda.is_available():
-        properties = torch.cuda.get_device_properties(0)
-        count, room = torch.cuda.device_count(), properties.total_memory / GIB
-        return good("accelerator", f"{count} x {properties.name}, {room:,.0f} GiB each")
-    seen = f"none (PyTorch {torch.__version__})"
+        if torch.cuda.is_available():
+            properties = torch.cuda.get_device_properties(0)
+            count, room = torch.cuda.device_count(), properties.total_memory / GIB
+            return good("accelerator", f"{count} x {properties.name}, {room:,.0f} GiB each")
+    seen = f"none (PyTorch {metadata.version('torch')})"
     if wanted:
         remedy = "install the driver and a CUDA build of PyTorch, or set the device to cpu"
         return broken("accelerator", seen, remedy)

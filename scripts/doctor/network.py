@@ -1,35 +1,21 @@
-"""What a node needs of others: its hotkey, the gateway, a clock that agrees, the chain's word."""
+"""What a node needs of the gateway: that it is there, agrees on the time, and takes its word."""
 
 from collections.abc import Callable
-from pathlib import Path
 
 from bittensor_core import Keypair
 
 from protocol.client import GatewayRefused, GatewayUnavailable, NodeClient
-from protocol.keys import HotkeyError, load_hotkey
-from protocol.messages import WIRE_VERSION, GatewayIdentity
+from protocol.messages import WIRE_VERSION, Demand, GatewayIdentity
 from scripts.doctor.finding import Finding, broken, good
 
 # Signatures are taken from ten seconds of the past to two of the future.
 BEHIND_SECONDS, AHEAD_SECONDS = 8.0, 1.5
 
 
-def hotkey(path: Path) -> tuple[Finding, Keypair | None]:
-    """Read a hotkey file; one that is not there yet is made at the role's first start."""
-    if not path.exists():
-        remedy = f"register it first: btcli, or reliquary chain register --hotkey {path}"
-        return broken("hotkey", f"there is no {path}", remedy), None
-    try:
-        keypair = load_hotkey(path)
-    except HotkeyError as error:
-        return broken("hotkey", str(error), f"chmod 600 {path}, or name another file"), None
-    return good("hotkey", f"{keypair.ss58_address} in {path}, mode 600"), keypair
-
-
 async def gateway(
     url: str, wanted_hotkey: str | None, keypair: Keypair | None, clock: Callable[[], float]
-) -> list[Finding]:
-    """Ask the gateway who it is, what time it is, and whether it knows the hotkey.
+) -> tuple[list[Finding], list[Demand]]:
+    """Ask the gateway who it is, what time it is, whether it knows the hotkey, and what waits.
 
     Args:
         url: its origin.
@@ -45,14 +31,15 @@ async def gateway(
             answered = clock()
         except (GatewayUnavailable, GatewayRefused) as error:
             remedy = f"correct --gateway, or see whether {url} is up and not behind a firewall"
-            return [broken("gateway", str(error), remedy)]
+            return [broken("gateway", str(error), remedy)], []
         found = [
             _identity(url, identity, wanted_hotkey),
             _clock(identity.time, asked, answered),
         ]
-        if keypair is not None and all(not finding.remedy for finding in found):
-            found.append(await _registration(client, keypair))
-    return found
+        if keypair is None or any(finding.remedy for finding in found):
+            return found, []
+        finding, demands = await _admission(client, keypair)
+    return [*found, finding], demands
 
 
 def _identity(url: str, identity: GatewayIdentity, wanted: str | None) -> Finding:
@@ -74,15 +61,16 @@ def _clock(theirs: float, asked: float, answered: float) -> Finding:
     return good("clock", "agrees with the gateway's")
 
 
-async def _registration(client: NodeClient, keypair: Keypair) -> Finding:
+async def _admission(client: NodeClient, keypair: Keypair) -> tuple[Finding, list[Demand]]:
     address = keypair.ss58_address
     try:
-        await client.demand()
+        board = await client.demand()
     except GatewayUnavailable as error:
-        return broken("registration", str(error), "try again shortly")
+        return broken("admission", str(error), "try again shortly"), []
     except GatewayRefused as error:
         if error.code != "not_registered":
-            return broken("registration", str(error), "see docs/wire.md for this code")
+            return broken("admission", str(error), "see docs/wire.md for this code"), []
+        seen = f"the gateway does not find {address} on its chain"
         remedy = "register it on the subnet, or wait a block where it was just done"
-        return broken("registration", f"{address} is not registered", remedy)
-    return good("registration", f"{address} is registered, and its signature is taken")
+        return broken("admission", seen, remedy), []
+    return good("admission", f"the gateway takes the signature of {address}"), board.demands

@@ -1,19 +1,17 @@
 """What is looked at for each role, in the order in which a start would fail."""
 
-import asyncio
 import importlib.util
 import time
 from collections.abc import Callable
-from contextlib import aclosing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from huggingface_hub.constants import HF_HUB_CACHE
 
 from protocol.chain.base import ChainError
-from protocol.chain.option import ChainOption, LocalOption
-from scripts.doctor import machine, network
-from scripts.doctor.finding import Finding, broken, good
+from protocol.messages import Demand
+from scripts.doctor import chain, keys, machine, memory, network
+from scripts.doctor.finding import Finding, broken, doubtful, good
 
 if TYPE_CHECKING:
     from gateway.settings import GatewaySettings
@@ -23,22 +21,16 @@ if TYPE_CHECKING:
 
 async def of_miner(settings: "MinerSettings", clock: Callable[[], float]) -> list[Finding]:
     """Look at all that a miner needs."""
-    found = [machine.packages("miner"), _engine(settings)]
-    found += await _node(settings, clock)
-    found.append(machine.disk(settings.models or Path(HF_HUB_CACHE), machine.NODE_DISK_GIB))
-    if importlib.util.find_spec("torch") is not None:
-        found.append(machine.accelerator(wanted=False))
-    return found
+    found, demands = await _node(settings, clock, validator=False)
+    found = [machine.packages("miner"), _engine(settings), *found]
+    return found + await _hardware(settings.models, demands, wants_gpu=False)
 
 
 async def of_validator(settings: "ValidatorSettings", clock: Callable[[], float]) -> list[Finding]:
     """Look at all that a validator needs."""
-    found = [machine.packages("validator")]
-    found += await _node(settings, clock)
-    found.append(machine.disk(settings.models or Path(HF_HUB_CACHE), machine.NODE_DISK_GIB))
-    if importlib.util.find_spec("torch") is not None:
-        found.append(machine.accelerator(wanted=settings.device == "cuda"))
-    return found
+    found, demands = await _node(settings, clock, validator=True)
+    found = [machine.packages("validator"), *found]
+    return found + await _hardware(settings.models, demands, wants_gpu=settings.device == "cuda")
 
 
 async def of_gateway(settings: "GatewaySettings") -> list[Finding]:
@@ -55,9 +47,10 @@ async def of_gateway(settings: "GatewaySettings") -> list[Finding]:
         machine.open_files(),
     ]
     if settings.hotkey.exists():
-        found.append(network.hotkey(settings.hotkey)[0])
+        found.append(keys.hotkey(settings.hotkey)[0])
     else:
         found.append(good("hotkey", f"made at the first start as {settings.hotkey}"))
+    found += keys.coldkeys(settings.hotkey, Path.home())
     if found[1].level == "broken":
         return found
     try:
@@ -70,20 +63,50 @@ async def of_gateway(settings: "GatewaySettings") -> list[Finding]:
         found.append(broken("store", seen, remedy))
     else:
         found.append(good("store", "opened, and its tables are up to date"))
-    found.append(await _chain(settings.chain))
+    found.append((await chain.chain(settings.chain, time.time, makes=True))[0])
     return found
 
 
 async def _node(
-    settings: "MinerSettings | ValidatorSettings", clock: Callable[[], float]
-) -> list[Finding]:
-    key, keypair = network.hotkey(settings.hotkey)
+    settings: "MinerSettings | ValidatorSettings", clock: Callable[[], float], *, validator: bool
+) -> tuple[list[Finding], list[Demand]]:
+    """Look at a node's keys, its chain and its gateway; return what work waits there too."""
+    key, keypair = keys.hotkey(settings.hotkey)
+    found = [key, *keys.coldkeys(settings.hotkey, Path.home())]
+    option = settings.chain
+    if option is None:
+        if validator:
+            seen = "none is named, so that no weights are set"
+            found.append(doubtful("chain", seen, "give --chain"))
+    else:
+        usable, snapshot = await chain.chain(option, clock)
+        found.append(usable)
+        if snapshot is not None and keypair is not None:
+            on = (option, snapshot, keypair.ss58_address, settings.hotkey)
+            found.append(chain.registration(*on, validator=validator))
+        if snapshot is None and not settings.gateway:
+            return found, []
     try:
         settings = await settings.located(clock)
     except ChainError as error:
-        return [key, broken("gateway", str(error), "give --gateway, or correct --chain")]
-    asked = await network.gateway(settings.gateway, settings.gateway_hotkey, keypair, clock)
-    return [key, *asked]
+        found.append(broken("gateway", str(error), "give --gateway, or correct --chain"))
+        return found, []
+    asked, demands = await network.gateway(
+        settings.gateway, settings.gateway_hotkey, keypair, clock
+    )
+    return found + asked, demands
+
+
+async def _hardware(
+    models: Path | None, demands: list[Demand], *, wants_gpu: bool
+) -> list[Finding]:
+    found = [machine.disk(models or Path(HF_HUB_CACHE), machine.NODE_DISK_GIB)]
+    if importlib.util.find_spec("torch") is not None:
+        found.append(machine.accelerator(wanted=wants_gpu))
+    on_gpu = memory.gpu_gib()
+    room = memory.host_gib() if on_gpu is None else on_gpu
+    found.append(memory.memory(room, on_gpu=on_gpu is not None))
+    return found + await memory.ordered_models(demands, room, models)
 
 
 def _engine(settings: "MinerSettings") -> Finding:
@@ -91,17 +114,3 @@ def _engine(settings: "MinerSettings") -> Finding:
         remedy = "pip install 'reliquary-batch[vllm]' on a GPU box, or set --engine transformers"
         return broken("engine", f"{settings.engine} is not installed", remedy)
     return good("engine", f"{settings.engine} is installed; the draw in it is checked at the start")
-
-
-async def _chain(option: ChainOption) -> Finding:
-    local = option.path if isinstance(option, LocalOption) else None
-    if local is not None and not await asyncio.to_thread(local.exists):
-        return good("chain", f"a local one is made at the first start as {local}")
-    try:
-        async with aclosing(option.open(time.time)) as chain:
-            await chain.check()
-            snapshot = await chain.snapshot()
-    except ChainError as error:
-        return broken("chain", str(error), "name another --chain, or mend this one")
-    count = len(snapshot.neurons)
-    return good("chain", f"block {snapshot.block:,}, {count:,} hotkeys registered")

@@ -1,19 +1,26 @@
 """``reliquary doctor``: what is well, and a remedy for what is not."""
 
+import io
+import os
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import redirect_stdout
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 from live_gateway import LiveGateway, live_gateway
+from small_model import MODEL, small_model_hub
 
 from protocol.keys import load_or_create_hotkey
-from scripts.doctor import machine
+from protocol.messages import Demand
+from scripts.cli import main
+from scripts.doctor import keys, machine, memory
 from scripts.doctor.finding import Level
+from scripts.env_file import write_environment
 
 
 @pytest.fixture(scope="module")
@@ -29,10 +36,18 @@ def hotkey(tmp_path: Path) -> Path:
 
 
 def doctor(role: str, *options: object) -> tuple[int, str]:
-    command = [sys.executable, "-P", "-m", "scripts.cli", "doctor", role, *map(str, options)]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert "Traceback" not in done.stderr
-    return done.returncode, done.stdout
+    """Run the command; return its exit status and what it printed."""
+    said = io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(said):
+        patch.setattr(sys, "argv", ["reliquary", "doctor", role, *map(str, options)])
+        # What a file of variables sets goes with the test.
+        patch.setattr(os, "environ", dict(os.environ))
+        try:
+            main()
+            status = 0
+        except SystemExit as left:
+            status = int(left.code or 0)
+    return status, said.getvalue()
 
 
 def remedies(printed: str) -> dict[str, str]:
@@ -51,15 +66,86 @@ def test_a_registered_node_is_well(gateway: LiveGateway, hotkey: Path, tmp_path:
     for role, more in (("miner", ("--engine", "transformers")), ("validator", ())):
         status, printed = doctor(role, *node, *more)
         assert (status, remedies(printed)) == (0, {}), printed
-        assert "is registered, and its signature is taken" in printed
+        assert "the gateway takes the signature of" in printed
         assert "agrees with the gateway's" in printed
 
 
 def test_a_stranger_is_told_to_register(gateway: LiveGateway, hotkey: Path) -> None:
     status, printed = doctor("validator", "--gateway", gateway.origin, "--hotkey", hotkey)
     assert status == 1
-    assert list(remedies(printed)) == ["registration"]
-    assert "register it on the subnet" in remedies(printed)["registration"]
+    assert list(remedies(printed)) == ["admission"]
+    assert "register it on the subnet" in remedies(printed)["admission"]
+
+
+def test_the_chain_is_looked_at(gateway: LiveGateway, hotkey: Path, tmp_path: Path) -> None:
+    address = load_or_create_hotkey(hotkey).ss58_address
+    option = gateway.state.settings.chain
+    node = ("--gateway", gateway.origin, "--hotkey", hotkey, "--chain", option)
+    _, printed = doctor("validator", *node)
+    command = f"reliquary chain register --chain {option} --hotkey {hotkey} --validator"
+    assert remedies(printed)["registration"] == command
+    gateway.register(address)
+    status, printed = doctor("validator", *node)
+    assert (status, remedies(printed)) == (1, {"registration": command})
+    assert "has no validator's permit" in printed
+    gateway.register(address, validator_permit=True)
+    assert doctor("validator", *node)[0] == 0
+    nowhere = ("--gateway", gateway.origin, "--hotkey", hotkey, "--chain", tmp_path / "none")
+    _, printed = doctor("miner", "--engine", "transformers", *nowhere)
+    assert list(remedies(printed)) == ["chain"]
+    assert not (tmp_path / "none").exists()
+
+
+def test_keys_that_should_not_be_there(tmp_path: Path) -> None:
+    path = tmp_path / "cold" / "hotkeys" / "hot"
+    load_or_create_hotkey(path)
+    assert keys.coldkeys(path, tmp_path) == []
+    (tmp_path / "cold" / "coldkey").touch()
+    wallet = tmp_path / ".bittensor" / "wallets" / "other"
+    wallet.mkdir(parents=True)
+    (wallet / "coldkey").touch()
+    found = keys.coldkeys(path, tmp_path)
+    assert [finding.seen.split()[0] for finding in found] == [
+        str(wallet / "coldkey"),
+        str(tmp_path / "cold" / "coldkey"),
+    ]
+    assert keys.hotkey(path)[0].level is Level.GOOD
+    path.parent.chmod(0o777)
+    assert keys.hotkey(path)[0].remedy == f"chmod go-w {path.parent}"
+
+
+async def test_models_that_are_ordered(
+    tmp_path: Path,
+) -> None:
+    with small_model_hub(tmp_path / "hub") as commit:
+        demand = Demand(
+            model=MODEL,
+            revision=commit,
+            architecture="Qwen3ForCausalLM",
+            waiting_samples=1,
+            waiting_audits=0,
+            deadline=0.0,
+        )
+        unknown = demand.model_copy(update={"model": "reliquary/unknown"})
+        fits, missing = await memory.ordered_models([demand, demand, unknown], 1.0, tmp_path / "c")
+        (small,) = await memory.ordered_models([demand], 1e-9, tmp_path / "c")
+    assert fits.level is Level.GOOD and MODEL in fits.seen
+    assert missing.level is Level.DOUBTFUL and "does not exist" in missing.seen
+    assert (small.level, small.remedy) == (Level.DOUBTFUL, "it is left to larger machines")
+
+
+def test_memory() -> None:
+    assert memory.memory(80.0, on_gpu=True).level is Level.GOOD
+    assert "33.0 billion" in memory.memory(80.0, on_gpu=True).seen
+    assert memory.memory(8.0, on_gpu=False).level is Level.DOUBTFUL
+
+
+def test_a_file_of_variables(gateway: LiveGateway, hotkey: Path, tmp_path: Path) -> None:
+    env = tmp_path / "validator.env"
+    node = {"GATEWAY": gateway.origin, "HOTKEY": str(hotkey), "MODELS": str(tmp_path)}
+    write_environment(env, {f"RELIQUARY_VALIDATOR_{name}": node[name] for name in node})
+    _, printed = doctor("validator", "--env", env)
+    assert gateway.origin in printed and str(hotkey) in printed
 
 
 def test_a_key_that_others_can_read_and_another_gateway(gateway: LiveGateway, hotkey: Path) -> None:
