@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -20,8 +20,8 @@ from scoring.profile import Profile
 from scoring.published import chosen
 from scripts.bench.power.cheats import (
     ENGINE_CHEATS,
-    FILTER_CHEATS,
     Bench,
+    Honest,
     cheat,
     claimed,
     early_end,
@@ -63,50 +63,69 @@ def command(
     forward = load_forward(validator_engine, WEIGHTS, validator_dtype)
     given = None if profile is None else Profile.model_validate_json(profile.read_text())
     kinds = [*QUICK_CHEATS] if quick else [*ENGINE_CHEATS]
-    for sampling in BOTH:
-        bench = Bench(WEIGHTS, facts, engine, dtype, forward, sampling, tokens)
-        if quick:
-            bench = replace(bench, tokens=QUICK_TOKENS, shape=QUICK_SHAPE)
-        try:
-            found = _measured(bench, kinds, given, QUICK_RUNS if quick else RUNS)
-        except EngineError as error:
-            sys.exit(f"error: {error}")
-        console.print(table(sampling, found))
+    bench = Bench(WEIGHTS, facts, engine, dtype, forward, BOTH, tokens)
+    if quick:
+        bench = replace(bench, tokens=QUICK_TOKENS, shape=QUICK_SHAPE)
+    try:
+        found = _measured(bench, kinds, given, QUICK_RUNS if quick else RUNS)
+    except EngineError as error:
+        sys.exit(f"error: {error}")
+    for number, (sampling, powers) in enumerate(found.items()):
+        console.print(table(sampling, powers))
         if out is not None:
             out.mkdir(parents=True, exist_ok=True)
-            name = f"power-{engine}-{dtype}-{validator_engine}-{BOTH.index(sampling)}"
+            name = f"power-{engine}-{dtype}-{validator_engine}-{number}"
             (out / f"{name}.json").write_text(
-                json.dumps({cheat: asdict(one) for cheat, one in found.items()}, indent=1)
+                json.dumps({cheat: asdict(one) for cheat, one in powers.items()}, indent=1)
             )
-            draw_power(sampling, found, out / f"{name}.png")
-        if missed := _missed(found):
-            sys.exit(f"error: not found within the tokens at hand: {', '.join(missed)}")
+            draw_power(sampling, powers, out / f"{name}.png")
+    if missed := [name for powers in found.values() for name in _missed(powers)]:
+        sys.exit(f"error: not found within the tokens at hand: {', '.join(missed)}")
 
 
-def _measured(bench: Bench, kinds: list[str], given: Profile | None, runs: int) -> dict[str, Power]:
-    """Return the power over each cheat by its name, honest samples first."""
-    sampling = Sampling.model_validate(SAMPLINGS[bench.sampling] | {"max_tokens": 1})
-    if "top_p" not in SAMPLINGS[bench.sampling]:
-        kinds = [kind for kind in kinds if kind not in FILTER_CHEATS]
+def _measured(
+    bench: Bench, kinds: list[str], given: Profile | None, runs: int
+) -> dict[str, dict[str, Power]]:
+    """Return by sampling the power over each cheat by its name, honest samples first."""
     with Progress() as bar:
-        task = bar.add_task(bench.sampling, total=len(kinds) + 4)
+        task = bar.add_task("cheats", total=len(kinds) + 1 + 3 * len(bench.samplings))
+        advance = partial(bar.advance, task)
         good = honest(bench)
-        profile = given or chosen(bench.facts.model, good.stack, bench.forward.stack())
-        bar.advance(task)
-        found = {"honest": power(profile, good.seen, runs=runs)}
-        other = claimed(bench, good, partial(redrawn, sampling))
-        bar.advance(task)
-        flips = claimed(bench, good, partial(runner_up, sampling))
-        bar.advance(task)
-        ends = claimed(bench, good, partial(early_end, bench.facts.end_ids[0]))
-        bar.advance(task)
-        for name, samples in _streams(good.seen, other, flips, ends):
-            found[name] = power(profile, samples, runs=runs)
-        prefix = good.seen[: max(1, PREFIX_TOKENS * len(good.seen) // bench.tokens)]
-        found["wrong seed after an honest prefix"] = power(profile, other, prefix, runs)
+        advance()
+        stack = next(iter(good.values())).stack
+        profile = given or chosen(bench.facts.model, stack, bench.forward.stack())
+        found = {
+            name: _claims_measured(bench, name, one, profile, runs, advance)
+            for name, one in good.items()
+        }
         for kind in kinds:
-            found[ENGINE_CHEATS[kind]] = power(profile, cheat(bench, kind), runs=runs)
-            bar.advance(task)
+            for sampling, samples in cheat(bench, kind).items():
+                found[sampling][ENGINE_CHEATS[kind]] = power(profile, samples, runs=runs)
+            advance()
+    return found
+
+
+def _claims_measured(
+    bench: Bench,
+    name: str,
+    good: Honest,
+    profile: Profile,
+    runs: int,
+    advance: Callable[[], None],
+) -> dict[str, Power]:
+    """Return the power over honest samples, and over cheats' claims in their place."""
+    sampling = Sampling.model_validate(SAMPLINGS[name] | {"max_tokens": 1})
+    found = {"honest": power(profile, good.seen, runs=runs)}
+    other = claimed(bench, good, partial(redrawn, sampling))
+    advance()
+    flips = claimed(bench, good, partial(runner_up, sampling))
+    advance()
+    ends = claimed(bench, good, partial(early_end, bench.facts.end_ids[0]))
+    advance()
+    for cheat_name, samples in _streams(good.seen, other, flips, ends):
+        found[cheat_name] = power(profile, samples, runs=runs)
+    prefix = good.seen[: max(1, PREFIX_TOKENS * len(good.seen) // bench.tokens)]
+    found["wrong seed after an honest prefix"] = power(profile, other, prefix, runs)
     return found
 
 

@@ -3,7 +3,7 @@
 import asyncio
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +16,7 @@ from protocol.messages import EngineName, Stack, Work
 from protocol.repository.facts import ModelFacts
 from protocol.sampling import Sampling
 from scripts.calibrate.measure import Claims, Seen, seen
-from scripts.calibrate.orders import orders
+from scripts.calibrate.orders import SAMPLINGS, orders
 from scripts.cheats.kinds import factory_path
 from validator.forward import Forward
 
@@ -51,7 +51,7 @@ class Bench:
         facts: of the model at its revision.
         engine, dtype: what generates.
         forward: the model as the validator has it.
-        sampling: the name of the sampling in ``scripts.calibrate.orders.SAMPLINGS``.
+        samplings: their names in ``scripts.calibrate.orders.SAMPLINGS``.
         tokens: of every set of samples, at least.
         shape: samples a unit, and how many of them a prompt has.
     """
@@ -61,7 +61,7 @@ class Bench:
     engine: EngineName
     dtype: str
     forward: Forward
-    sampling: str
+    samplings: tuple[str, ...]
     tokens: int
     shape: tuple[int, int] = (64, 8)
 
@@ -75,19 +75,18 @@ class Honest:
     seen: list[Seen]
 
 
-def generate(bench: Bench, factory: str, seed: int) -> Honest:
-    """Return samples of the engine at ``factory``, as an audit of the ordered work sees them."""
-    return asyncio.run(_generate(bench, factory, seed))
+def honest(bench: Bench) -> dict[str, Honest]:
+    """Return samples of the honest engine, by sampling."""
+    return asyncio.run(_generate(bench, ENGINE_FACTORIES[bench.engine], seed=1))
 
 
-def honest(bench: Bench, seed: int = 1) -> Honest:
-    """Return samples of the honest engine."""
-    return generate(bench, ENGINE_FACTORIES[bench.engine], seed)
-
-
-def cheat(bench: Bench, kind: str) -> list[Seen]:
-    """Return what an audit sees of the cheat ``kind``, one of ``ENGINE_CHEATS``."""
-    return generate(bench, factory_path(bench.engine, kind), seed=2).seen
+def cheat(bench: Bench, kind: str) -> dict[str, list[Seen]]:
+    """Return what an audit sees of the cheat ``kind``, one of ``ENGINE_CHEATS``, by sampling."""
+    if kind in FILTER_CHEATS:
+        filtered = tuple(name for name in bench.samplings if "top_p" in SAMPLINGS[name])
+        bench = replace(bench, samplings=filtered)
+    found = asyncio.run(_generate(bench, factory_path(bench.engine, kind), seed=2))
+    return {sampling: generated.seen for sampling, generated in found.items()}
 
 
 def claimed(bench: Bench, found: Honest, claims: Claims) -> list[Seen]:
@@ -167,18 +166,12 @@ def _draw(
     )
 
 
-async def _generate(bench: Bench, factory: str, seed: int) -> Honest:
+async def _generate(bench: Bench, factory: str, seed: int) -> dict[str, Honest]:
+    """Return samples of the engine at ``factory``, as an audit of the ordered work sees them.
+
+    The engine is started once for all samplings.
+    """
     settings = EngineSettings.model_validate({"dtype": bench.dtype, "threads": 1})
-    works: list[tuple[Work, list[list[int]]]] = []
-    found: list[Seen] = []
-    ordered = orders(
-        bench.folder,
-        bench.facts,
-        MAX_TOKENS,
-        seed,
-        samplings=[bench.sampling],
-        shapes=[bench.shape],
-    )
     with tempfile.TemporaryDirectory() as logs:
         process = await EngineProcess.start(
             factory,
@@ -189,11 +182,28 @@ async def _generate(bench: Bench, factory: str, seed: int) -> Honest:
             Path(logs) / "engine.log",
         )
         try:
-            while sum(len(sample.margins) for sample in found) < bench.tokens:
-                work = next(ordered).work
-                samples = await process.generate(work, lambda tokens: None)
-                works.append((work, samples))
-                found += await asyncio.to_thread(seen, work, samples, bench.forward)
+            return {
+                sampling: await _sampled(bench, process, sampling, seed)
+                for sampling in bench.samplings
+            }
         finally:
             await process.close()
+
+
+async def _sampled(bench: Bench, process: EngineProcess, sampling: str, seed: int) -> Honest:
+    works: list[tuple[Work, list[list[int]]]] = []
+    found: list[Seen] = []
+    ordered = orders(
+        bench.folder,
+        bench.facts,
+        MAX_TOKENS,
+        seed,
+        samplings=[sampling],
+        shapes=[bench.shape],
+    )
+    while sum(len(sample.margins) for sample in found) < bench.tokens:
+        work = next(ordered).work
+        samples = await process.generate(work, lambda tokens: None)
+        works.append((work, samples))
+        found += await asyncio.to_thread(seen, work, samples, bench.forward)
     return Honest(process.stack, works, found)
