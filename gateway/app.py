@@ -5,7 +5,7 @@ import secrets
 import shutil
 import time
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
 
@@ -44,6 +44,8 @@ from gateway.key_locks import KeyLocks
 from gateway.lock import sole_user
 from gateway.neurons import Neurons
 from gateway.orders import background
+from gateway.orders.demand import Board
+from gateway.orders.waiting import WaitingRoom
 from gateway.settings import GatewaySettings
 from gateway.store.engine import Store
 from gateway.store.objects import open_objects
@@ -162,6 +164,8 @@ async def opened(
                 twins=KeyLocks(),
                 uploads=AtOnce(settings.uploads_at_once, "uploads"),
                 downloads=AtOnce(DOWNLOADS_AT_ONCE, "downloads"),
+                waiting=WaitingRoom(store, settings.policy),
+                board=Board(store, settings.policy, lambda: int(clock() * 1000)),
             )
             work = asyncio.create_task(
                 background.run(
@@ -176,13 +180,15 @@ async def opened(
                     clock,
                 )
             )
-            work.add_done_callback(_report_death)
+            waking = asyncio.create_task(state.waiting.attend())
+            for task in (work, waking):
+                task.add_done_callback(_report_death)
             try:
                 yield state
             finally:
-                work.cancel()
-                with suppress(asyncio.CancelledError):
-                    await work
+                for task in (work, waking):
+                    task.cancel()
+                await asyncio.wait((work, waking))
     finally:
         catalog.close()
         await store.close()

@@ -8,6 +8,7 @@ import time
 from collections.abc import Generator
 from contextlib import aclosing
 from pathlib import Path
+from typing import cast
 
 import structlog
 import uvicorn
@@ -43,6 +44,11 @@ class Server(uvicorn.Server):
     def capture_signals(self) -> Generator[None, None, None]:
         """Change no signal handler."""
         yield
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Send those away that wait for work, then end as uvicorn does."""
+        cast(FastAPI, self.config.app).state.gateway.waiting.close()
+        await super().shutdown(sockets)
 
     def stop(self) -> None:
         """Take no more connections and end once the requests in flight are answered."""

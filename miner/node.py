@@ -5,7 +5,7 @@ import signal
 import time
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from typing import Any
+from typing import Any, TypeVar
 
 import structlog
 from bittensor_core import Keypair
@@ -16,12 +16,13 @@ from miner.engines.base import EngineCrashed, EngineError
 from miner.held import HeldLease
 from miner.holder import PASSING_SECONDS, Holder
 from miner.kept import KeptLeases
-from miner.placement import choose
+from miner.placement import offers
 from miner.settings import MinerSettings
 from miner.unit import Outcome, UnitRun, offer
 from protocol.client import GatewayRefused, GatewayUnavailable, NodeClient
 from protocol.keys import load_or_create_hotkey
-from protocol.messages import Announcement, LeaseRequest, LoadedModel
+from protocol.messages import Announcement, DemandBoard, LeaseRequest, LoadedModel
+from protocol.placement import Offer, Placement
 
 ANNOUNCE_SECONDS = 60.0
 # Pause after the gateway could not be reached, and after it turned this miner away.
@@ -33,6 +34,8 @@ REFUSED_SECONDS = 60.0
 OF_THIS_COMMIT = frozenset({"miner_suspended", "leases_unanswered"})
 # No wait and no further try mends these.
 FATAL_CODES = frozenset({"wire_version", "wrong_gateway"})
+
+T = TypeVar("T")
 
 log = structlog.get_logger()
 
@@ -63,12 +66,17 @@ class MinerNode:
         self._announced = False
         self._last_announcement: Announcement | None = None
         self._last_refusal = ""
-        self._idle_since = clock()
+        self._placement = Placement(
+            client.hotkey, settings.switch_seconds, settings.poll_seconds, self._offers, clock, now
+        )
+        # The board is looked at once more when another model may be loaded.
+        self._wait_seconds = min(settings.wait_seconds, settings.switch_seconds)
         self._kept = KeptLeases(settings.leases_folder)
         self._kept.prune(now())
         self._left = self._kept.left()
         self._ahead: asyncio.Task[HeldLease | None] | None = None
         self._mean_tokens: float | None = None
+        self._loading: LoadedModel | None = None
 
     @property
     def stopping(self) -> bool:
@@ -121,6 +129,8 @@ class MinerNode:
             await self._resume()
             return True
         refused: GatewayRefused | None = None
+        if held.loaded is not None and self._placement.is_due and await self._placed():
+            return True
         if held.loaded is not None:
             try:
                 lease = await self._fetched()
@@ -130,28 +140,34 @@ class MinerNode:
                 refused, lease = error, None
             if lease is not None:
                 await self._serve(lease)
-                self._idle_since = self._clock()
                 return True
-        board = await self._client.demand()
-        wanted = choose(
-            board.demands,
-            held.loaded,
-            self._settings.architectures,
-            held.avoided,
-            self._clock() - self._idle_since >= self._settings.switch_seconds,
-        )
-        if wanted is not None and wanted != held.loaded:
-            return await self._load(wanted)
+        if await self._placed():
+            return True
         if refused is not None:
             raise refused
         return False
 
+    async def _placed(self) -> bool:
+        """Load another model where the demand board says so; return whether it is loaded."""
+        wanted = await self._placement.wanted(self._client, self._intend)
+        if wanted is None or wanted == self._holder.loaded:
+            return False
+        await self._drop_ahead()
+        return await self._load(wanted)
+
+    def _offers(self, board: DemandBoard) -> list[Offer]:
+        return offers(board, self._settings.architectures, self._holder.avoided)
+
     async def _load(self, wanted: LoadedModel) -> bool:
-        loaded = await self._interruptible(self._holder.hold(wanted))
-        self._mean_tokens = None
-        self._idle_since = self._clock()
+        started = self._clock()
+        loaded = await self._interruptible(self._holder.hold(wanted)) or False
+        self._mean_tokens = self._loading = None
+        self._note_held(self._clock() - started if loaded else None)
         await self._announce()
         return loaded
+
+    def _note_held(self, seconds: float | None = None) -> None:
+        self._placement.note_loaded(self._holder.loaded, seconds)
 
     async def _resume(self) -> None:
         """Take up one lease of an earlier run: offer its result, or generate it if it still lives.
@@ -185,20 +201,26 @@ class MinerNode:
         ahead, self._ahead = self._ahead, None
         held = None if ahead is None else await ahead
         if held is None:
-            return await self._fetch()
+            return await self._fetch(self._wait_seconds)
         if held.lost.is_set():
             await held.close()
             await asyncio.to_thread(self._kept.end, held.lease.lease_id)
-            return await self._fetch()
+            return await self._fetch(self._wait_seconds)
         return held
 
-    async def _fetch(self) -> HeldLease | None:
+    async def _fetch(self, wait_seconds: float) -> HeldLease | None:
         loaded = self._holder.loaded
         if loaded is None:
             return None
-        lease = await self._client.lease_generation(
-            LeaseRequest(role="miner", loaded=loaded, max_samples=self._settings.max_samples)
+        request = LeaseRequest(
+            role="miner",
+            loaded=loaded,
+            max_samples=self._settings.max_samples,
+            wait_seconds=wait_seconds,
         )
+        asking = self._client.lease_generation(request)
+        # What is granted to one that waited and has gone away, the gateway takes back.
+        lease = await (self._interruptible(asking) if wait_seconds else asking)
         if lease is None:
             return None
         await asyncio.to_thread(self._kept.keep, lease)
@@ -214,7 +236,7 @@ class MinerNode:
                 current.tokens, len(work.samples), work.sampling.max_tokens, self._mean_tokens
             ):
                 try:
-                    return await self._fetch()
+                    return await self._fetch(0.0)
                 except (GatewayUnavailable, GatewayRefused):
                     # The work loop meets the same answer and deals with it.
                     return None
@@ -246,23 +268,26 @@ class MinerNode:
             self._settings.stop_seconds,
             self._clock,
         )
-        done = asyncio.Event()
+        done, started = asyncio.Event(), self._clock()
         self._ahead = asyncio.create_task(self._fetch_ahead(held, done))
         try:
             if await run.run() is Outcome.SUBMITTED:
                 self._mean_tokens = held.tokens / len(held.lease.work.samples)
+                self._placement.note_work(held.tokens, self._clock() - started)
         except EngineCrashed as error:
             log.error("engine crashed", reason=str(error))
             self._holder.avoid(loaded, PASSING_SECONDS)
             done.set()
             await self._drop_ahead()
             await self._holder.kill()
+            self._note_held()
         except EngineError as error:
             log.error("unit refused", unit=held.lease.work.unit_id, reason=str(error))
             self._holder.avoid(loaded, REFUSED_SECONDS)
             done.set()
             await self._drop_ahead()
             await self._holder.close()
+            self._note_held()
         finally:
             done.set()
             await held.close()
@@ -275,17 +300,22 @@ class MinerNode:
         self._last_refusal, self._announced = error.code, not unknown
         await self._pause(self._settings.poll_seconds if unknown else TURNED_AWAY_SECONDS)
 
-    async def _interruptible(self, loading: Coroutine[Any, Any, bool]) -> bool:
-        """Wait for a model to load, or give it up when the miner is told to stop."""
-        task = asyncio.create_task(loading)
+    async def _interruptible(self, work: Coroutine[Any, Any, T]) -> T | None:
+        """Return what ``work`` does, or give it up and return None when told to stop."""
+        task = asyncio.create_task(work)
         stopped = asyncio.create_task(self._stopping.wait())
         try:
             await asyncio.wait({task, stopped}, return_when=asyncio.FIRST_COMPLETED)
-            return task.done() and task.result()
+            return task.result() if task.done() else None
         finally:
             stopped.cancel()
             task.cancel()
             await asyncio.gather(task, stopped, return_exceptions=True)
+
+    async def _intend(self, loading: LoadedModel | None) -> None:
+        """Announce what is going to be loaded."""
+        self._loading = loading
+        await self._announce()
 
     async def _announce(self) -> None:
         engine, loaded = self._holder.engine, self._holder.loaded
@@ -294,6 +324,7 @@ class MinerNode:
             stack=self._stack if engine is None else engine.stack,
             architectures=list(self._settings.architectures),
             loaded=loaded,
+            loading=self._loading,
             max_samples=self._settings.max_samples,
         )
         await self._client.announce(announcement)

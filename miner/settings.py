@@ -9,7 +9,7 @@ from pydantic_settings import SettingsConfigDict
 from miner.engines.base import ENGINE_FACTORIES, EngineSettings
 from protocol.architectures import SUPPORTED_ARCHITECTURES
 from protocol.chain.gateway import NodeSettings
-from protocol.messages import MAX_UNIT_SAMPLES, EngineName
+from protocol.messages import MAX_UNIT_SAMPLES, MAX_WAIT_SECONDS, EngineName
 from protocol.vllm_limits import not_computed_here
 
 
@@ -28,6 +28,7 @@ class MinerSettings(NodeSettings):
         engine_log: what the engine prints; None is a file beside the hotkey.
         leases: folder for leases and results that are not taken yet; None is beside the hotkey.
         poll_seconds: pause before asking again where there was no work.
+        wait_seconds: how long a request for work waits at the gateway for some.
         switch_seconds: time without work on the loaded model after which another is loaded.
         stop_seconds: grace that a unit gets to finish once the miner is told to stop.
     """
@@ -49,6 +50,7 @@ class MinerSettings(NodeSettings):
     engine_log: Path | None = None
     leases: Path | None = None
     poll_seconds: Annotated[float, Field(gt=0)] = 1.0
+    wait_seconds: Annotated[float, Field(ge=0, le=MAX_WAIT_SECONDS)] = 20.0
     switch_seconds: Annotated[float, Field(ge=0)] = 30.0
     stop_seconds: Annotated[float, Field(ge=0)] = 10.0
 

@@ -1,4 +1,4 @@
-"""The wire messages between gateway, miners and validators, version 3 (``docs/wire.md``).
+"""The wire messages between gateway, miners and validators, version 4 (``docs/wire.md``).
 
 Every message is JSON. Integers are strict: a float, a boolean or a string never passes for a token
 id. Unknown members are refused, so that a newer node meets a clear error and not silence.
@@ -10,12 +10,13 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, model_validator
 
 from protocol.sampling import MAX_TOKENS_LIMIT, Sampling, Seed
 
-WIRE_VERSION = 3
+WIRE_VERSION = 4
 MAX_UNIT_SAMPLES = 4_096
 MAX_MARKS = 8_192
 MARK_STRATA = 12
 MARK_BINS = 14
 MAX_VOCABULARY = 2**31
+MAX_WAIT_SECONDS = 30
 
 Hex32 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Revision = Annotated[str, Field(pattern=r"^[0-9a-f]{40}$")]
@@ -87,17 +88,25 @@ class LoadedModel(Message):
 
 
 class Announcement(Message):
-    """Body of ``POST /nodes/v1/announce``: what a node is and can serve. Repeated every minute."""
+    """Body of ``POST /nodes/v1/announce``: what a node is and can serve. Repeated every minute.
+
+    ``loading`` is the commit that it has begun, or is about, to load.
+    """
 
     role: Role
     stack: Stack
     architectures: Annotated[list[ShortText], Field(max_length=64)]
     loaded: LoadedModel | None = None
+    loading: LoadedModel | None = None
     max_samples: Annotated[int, Field(ge=1, le=MAX_UNIT_SAMPLES, strict=True)] = 256
 
 
 class Demand(Message):
-    """One row of the demand board: work that waits for a model commit."""
+    """One row of the demand board: work that waits for a model commit.
+
+    Tokens are estimates. ``leased_tokens`` are with miners now. ``miners`` and ``validators`` are
+    the live ones that hold the commit or load it.
+    """
 
     model: ModelName
     revision: Revision
@@ -105,6 +114,16 @@ class Demand(Message):
     waiting_samples: Count
     waiting_audits: Count
     deadline: float
+    waiting_tokens: Count = 0
+    leased_tokens: Count = 0
+    audit_tokens: Count = 0
+    miners: Count = 0
+    validators: Count = 0
+
+    @property
+    def commit(self) -> LoadedModel:
+        """The commit that the work is of."""
+        return LoadedModel(model=self.model, revision=self.revision)
 
 
 class DemandBoard(Message):
@@ -114,11 +133,15 @@ class DemandBoard(Message):
 
 
 class LeaseRequest(Message):
-    """Body of ``POST /nodes/v1/leases``: a node asks for work on the model it has loaded."""
+    """Body of ``POST /nodes/v1/leases``: a node asks for work on the model it has loaded.
+
+    Where there is none it waits for some, up to ``wait_seconds``.
+    """
 
     role: Role
     loaded: LoadedModel
     max_samples: Annotated[int, Field(ge=1, le=MAX_UNIT_SAMPLES, strict=True)] = 256
+    wait_seconds: Annotated[float, Field(ge=0, le=MAX_WAIT_SECONDS, strict=True)] = 0.0
 
 
 class SampleReference(Message):

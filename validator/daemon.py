@@ -11,12 +11,20 @@ from bittensor_core import Keypair
 
 from protocol.client import GatewayRefused, GatewayUnavailable, NodeClient
 from protocol.keys import load_or_create_hotkey
-from protocol.messages import Announcement, AuditLease, LeaseRequest, LoadedModel, Stack
+from protocol.messages import (
+    Announcement,
+    AuditLease,
+    DemandBoard,
+    LeaseRequest,
+    LoadedModel,
+    Stack,
+)
+from protocol.placement import Offer, Placement
 from validator import worker
 from validator.forward import ARCHITECTURES, ForwardFailed, UnsupportedModel
 from validator.lease_audit import RETRY_SECONDS, Clock, LeaseAudit
 from validator.model_process import AuditCancelled, ModelProcess
-from validator.placement import choose
+from validator.placement import offers
 from validator.settings import ValidatorSettings
 from validator.weighing import setting_weights
 
@@ -66,10 +74,16 @@ class Validator:
         keypair: the hotkey that signs verdicts.
         client: an open client of the gateway that signs with the same hotkey.
         clock: seconds, never backwards.
+        now: seconds since the epoch.
     """
 
     def __init__(
-        self, settings: ValidatorSettings, keypair: Keypair, client: NodeClient, clock: Clock
+        self,
+        settings: ValidatorSettings,
+        keypair: Keypair,
+        client: NodeClient,
+        clock: Clock,
+        now: Clock = time.time,
     ) -> None:
         self._settings = settings
         self._keypair = keypair
@@ -77,6 +91,12 @@ class Validator:
         self._clock = clock
         self._process: ModelProcess | None = None
         self._loaded: LoadedModel | None = None
+        self._loading: LoadedModel | None = None
+        self._placement = Placement(
+            client.hotkey, settings.switch_seconds, settings.idle_seconds, self._offers, clock, now
+        )
+        # The board is looked at once more when another model may be loaded.
+        self._wait_seconds = min(settings.wait_seconds, settings.switch_seconds)
         self._announced: Announcement | None = None
         self._refused: dict[LoadedModel, float] = {}
 
@@ -94,9 +114,9 @@ class Validator:
     async def _turn(self) -> None:
         """Audit one unit, or change the model, or wait a little."""
         try:
-            if await self._audit_next():
+            if self._placement.is_due and await self._place():
                 return
-            if await self._place():
+            if await self._audit_next() or await self._place():
                 return
         except GatewayUnavailable as error:
             log.warning("the gateway does not answer", reason=str(error))
@@ -125,12 +145,18 @@ class Validator:
                 await self._announce()
             await asyncio.sleep(ANNOUNCE_SECONDS)
 
+    async def _intend(self, loading: LoadedModel | None) -> None:
+        """Announce what is going to be loaded."""
+        self._loading = loading
+        await self._announce()
+
     async def _announce(self) -> None:
         announcement = Announcement(
             role="validator",
             stack=self._stack(),
             architectures=list(ARCHITECTURES),
             loaded=self._loaded,
+            loading=self._loading,
             max_samples=self._settings.max_samples,
         )
         await self._client.announce(announcement)
@@ -153,8 +179,7 @@ class Validator:
         """Load the model that the board asks for; return whether another one is loaded now."""
         now = self._clock()
         self._refused = {model: until for model, until in self._refused.items() if until > now}
-        board = await self._client.demand()
-        wanted = choose(board, self._loaded, ARCHITECTURES, self._refused)
+        wanted = await self._placement.wanted(self._client, self._intend)
         if wanted is None or wanted == self._loaded:
             return False
         self._unload()
@@ -167,11 +192,17 @@ class Validator:
             log.error("cannot load", model=wanted.model, reason=str(error))
             self._refused[wanted] = self._clock() + REFUSED_SECONDS
             self._unload()
+            await self._intend(None)
             return False
-        self._loaded = wanted
-        log.info("loaded", model=wanted.model, seconds=round(self._clock() - now, 1))
+        self._loaded, self._loading = wanted, None
+        seconds = self._clock() - now
+        self._placement.note_loaded(wanted, seconds)
+        log.info("loaded", model=wanted.model, seconds=round(seconds, 1))
         await self._announce()
         return True
+
+    def _offers(self, board: DemandBoard) -> list[Offer]:
+        return offers(board, ARCHITECTURES, self._refused)
 
     def _load_message(self, wanted: LoadedModel) -> worker.Load:
         settings = self._settings
@@ -189,19 +220,25 @@ class Validator:
         if self._process is not None:
             self._process.close()
         self._process, self._loaded = None, None
+        self._placement.note_loaded(None)
 
     async def _audit_next(self) -> bool:
         """Lease and audit one unit of the loaded model; return whether there was one."""
         if self._loaded is None or self._process is None:
             return False
         request = LeaseRequest(
-            role="validator", loaded=self._loaded, max_samples=self._settings.max_samples
+            role="validator",
+            loaded=self._loaded,
+            max_samples=self._settings.max_samples,
+            wait_seconds=self._wait_seconds,
         )
         lease = await self._client.lease_audit(request)
         if lease is None:
             return False
+        started, tokens = self._clock(), sum(map(len, lease.result.samples))
         try:
             await self._lease_audit(self._process).run(lease)
+            self._placement.note_work(tokens, self._clock() - started)
         except AuditCancelled:
             log.info("lease over", unit=lease.work.unit_id)
         except asyncio.CancelledError:

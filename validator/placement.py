@@ -1,39 +1,29 @@
-"""Which model a validator loads: what is loaded stays while it has work."""
+"""What the demand board offers a validator."""
 
 from collections.abc import Collection
 
-from protocol.messages import Demand, DemandBoard, LoadedModel
+from protocol.messages import DemandBoard, LoadedModel
+from protocol.placement import Offer
 
 
-def choose(
-    board: DemandBoard,
-    loaded: LoadedModel | None,
-    architectures: Collection[str],
-    refused: Collection[LoadedModel],
-) -> LoadedModel | None:
-    """Return the model commit to hold, None where the board has nothing for this validator.
+def offers(
+    board: DemandBoard, architectures: Collection[str], refused: Collection[LoadedModel]
+) -> list[Offer]:
+    """Return the work that a validator could do: what waits, and what is being generated.
 
     Args:
-        board: the gateway's demand board, most urgent first.
-        loaded: what is loaded now.
-        architectures: model classes that this validator computes.
+        architectures: model classes that it computes.
         refused: commits that it could not load of late.
     """
-    demands = [
-        demand
+    return [
+        Offer(
+            model=demand.commit,
+            ready=max(demand.audit_tokens, demand.waiting_audits),
+            # Loaded ahead of the first audit.
+            coming=max(demand.waiting_tokens, demand.waiting_samples) + demand.leased_tokens,
+            holders=demand.validators,
+            deadline=demand.deadline,
+        )
         for demand in board.demands
-        if demand.architecture in architectures and _commit(demand) not in refused
+        if demand.architecture in architectures and demand.commit not in refused
     ]
-    audits = [_commit(demand) for demand in demands if demand.waiting_audits]
-    # A model whose samples are still being generated is loaded ahead of its first audit.
-    coming = [_commit(demand) for demand in demands if demand.waiting_samples]
-    for wanted in (audits, coming):
-        if loaded in wanted:
-            return loaded
-        if wanted:
-            return wanted[0]
-    return None
-
-
-def _commit(demand: Demand) -> LoadedModel:
-    return LoadedModel(model=demand.model, revision=demand.revision)

@@ -67,7 +67,7 @@ class FloodGate:
     """Refuses a request while ``limit`` others are at work, before any work is done.
 
     A request that waits for its client, to send its body or to take its answer, is not at work:
-    slow clients take nobody's place.
+    slow clients take nobody's place. Nor is one that waits within ``request.state.aside()``.
     """
 
     limit = MAX_REQUESTS_AT_ONCE
@@ -88,6 +88,7 @@ class FloodGate:
             await error_response(error)(scope, receive, send)
             return
         visit = _Visit(self, receive, send)
+        scope.setdefault("state", {})["aside"] = visit.waiting
         self.at_work += 1
         try:
             await self._app(scope, visit.receive, visit.send)
@@ -108,17 +109,17 @@ class _Visit:
     async def receive(self) -> Message:
         if self._complete:
             return await self._receive()
-        with self._waiting():
+        with self.waiting():
             message = await self._receive()
         self._complete = not message.get("more_body", False)
         return message
 
     async def send(self, message: Message) -> None:
-        with self._waiting():
+        with self.waiting():
             await self._send(message)
 
     @contextmanager
-    def _waiting(self) -> Iterator[None]:
+    def waiting(self) -> Iterator[None]:
         self._waits += 1
         if self._waits == 1:
             self._gate.at_work -= 1

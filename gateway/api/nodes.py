@@ -1,25 +1,30 @@
 """``/nodes/v1``: what miners and validators call (``docs/wire.md``)."""
 
 import asyncio
-from typing import Annotated
+from collections.abc import Awaitable, Callable
+from typing import Annotated, TypeVar
 
-from fastapi import APIRouter, Path
+from fastapi import APIRouter, Path, Request
 from fastapi.responses import Response, StreamingResponse
 
 from gateway.api.signed import Signed
 from gateway.api.state import State, StateOf
 from gateway.orders import dispatch, results, verdicts
 from gateway.orders.auditing import AuditGrant
+from gateway.orders.waiting import Place, Want
 from protocol.messages import (
     Announcement,
     GatewayIdentity,
     Heartbeat,
+    Lease,
     LeaseRequest,
     Message,
     Verdicts,
 )
 
 router = APIRouter(prefix="/nodes/v1", include_in_schema=False)
+
+T = TypeVar("T", Lease, AuditGrant)
 
 LeaseId = Annotated[str, Path(pattern="^[0-9a-f-]{36}$")]
 
@@ -42,22 +47,71 @@ async def announce(call: Signed, state: StateOf) -> Response:
 @router.get("/demand")
 async def demand(call: Signed, state: StateOf) -> Response:
     """Show what work waits, most urgent first."""
-    return _answer(await dispatch.demand(state.store, state.now_ms()))
+    return _answer(await state.board.read())
 
 
 @router.post("/leases")
-async def lease(call: Signed, state: StateOf) -> Response:
+async def lease(request: Request, call: Signed, state: StateOf) -> Response:
     """Lease a unit to generate or to audit, by the role asked for; 204 when none waits."""
-    request = await call.read(LeaseRequest)
-    call.require(request.role)
-    whose = (state.store, state.keypair, call.hotkey, request, state.settings.policy)
-    if request.role == "validator":
-        granted = await dispatch.lease_audit(*whose, state.now_ms())
-        return Response(status_code=204) if granted is None else await _audit(granted, state)
-    lease = await dispatch.lease_generation(*whose, state.now_ms())
-    if lease is None:
-        return Response(status_code=204)
-    return _json(await asyncio.to_thread(lease.model_dump_json))
+    asked = await call.read(LeaseRequest)
+    call.require(asked.role)
+    whose = (state.store, state.keypair, call.hotkey, asked, state.settings.policy)
+    nothing = Response(status_code=204)
+
+    async def audit() -> AuditGrant | None:
+        return await dispatch.lease_audit(*whose, state.now_ms())
+
+    async def generation() -> Lease | None:
+        return await dispatch.lease_generation(*whose, state.now_ms())
+
+    if asked.role == "validator":
+        granted = await _patiently(request, call, state, asked, audit)
+        return nothing if granted is None else await _audit(granted, state)
+    lease = await _patiently(request, call, state, asked, generation)
+    return nothing if lease is None else _json(await asyncio.to_thread(lease.model_dump_json))
+
+
+async def _patiently(
+    request: Request,
+    call: Signed,
+    state: State,
+    asked: LeaseRequest,
+    attempt: Callable[[], Awaitable[T | None]],
+) -> T | None:
+    """Return what ``attempt`` does, as soon as it is something within the time that was asked for.
+
+    A lease that was granted while its node went away is taken back.
+    """
+    if not asked.wait_seconds:
+        return await attempt()
+    want = Want(asked.role, asked.loaded.model, asked.loaded.revision)
+    with state.waiting.place(want, call.hotkey) as place:
+        if place is None:
+            return await attempt()
+        leaving = asyncio.create_task(_leave_with(request, place))
+        try:
+            # Its place came first: what appears meanwhile wakes it.
+            granted = await attempt()
+            if granted is None:
+                with request.state.aside():
+                    granted = await state.waiting.served(place, asked.wait_seconds, attempt)
+        finally:
+            leaving.cancel()
+    if granted is not None and place.gone:
+        await dispatch.stop(state.store, _lease_id(granted), state.now_ms())
+        return None
+    return granted
+
+
+async def _leave_with(request: Request, place: Place) -> None:
+    """End the wait of a request whose client goes away."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+    place.leave(gone=True)
+
+
+def _lease_id(granted: Lease | AuditGrant) -> str:
+    return granted.terms.lease_id if isinstance(granted, AuditGrant) else granted.lease_id
 
 
 @router.post("/leases/{lease_id}/heartbeat")

@@ -13,6 +13,8 @@ from gateway.intake.pool import IntakePool
 from gateway.key_locks import KeyLocks
 from gateway.neurons import Neurons
 from gateway.orders.capacity import Capacity
+from gateway.orders.demand import Board
+from gateway.orders.waiting import WaitingRoom
 from gateway.settings import GatewaySettings
 from gateway.store.engine import Store
 from gateway.workers import WorkerPool
@@ -38,6 +40,8 @@ class State:
     twins: KeyLocks
     uploads: AtOnce
     downloads: AtOnce
+    waiting: WaitingRoom
+    board: Board
     nonces: InMemoryNonceStore = field(default_factory=InMemoryNonceStore)
 
     @property

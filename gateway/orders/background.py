@@ -75,8 +75,9 @@ async def _again_and_again(
     work: Callable[[], Awaitable[None]], store: Store, policy: Policy
 ) -> None:
     while True:
+        heard = store.news
         await work()
-        await store.wait_for_news(policy.tick_ms / 1000)
+        await store.wait_for_news(policy.tick_ms / 1000, heard)
 
 
 async def reap(store: Store, clock: Callable[[], float]) -> None:

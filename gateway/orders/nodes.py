@@ -19,8 +19,11 @@ from protocol.messages import Announcement, LoadedModel, Stack
 async def announce(
     store: Store, hotkey: str, coldkey: str, announcement: Announcement, now_ms: int
 ) -> None:
-    """Note what a node is and can serve, and that it is alive. Its record stays."""
-    loaded = announcement.loaded
+    """Note what a node is and can serve, and that it is alive. Its record stays.
+
+    Its speed was that of the model that it held.
+    """
+    loaded, loading = announcement.loaded, announcement.loading
     values = {
         "coldkey": coldkey,
         "role": announcement.role,
@@ -28,6 +31,8 @@ async def announce(
         "architectures_json": json.dumps(announcement.architectures),
         "loaded_model": loaded.model if loaded else None,
         "loaded_revision": loaded.revision if loaded else None,
+        "loading_model": loading.model if loading else None,
+        "loading_revision": loading.revision if loading else None,
         "max_samples": announcement.max_samples,
         "seen_at_ms": now_ms,
     }
@@ -36,6 +41,8 @@ async def announce(
         if node is None:
             node = Node(hotkey=hotkey, registered_at_ms=now_ms, **values)
         else:
+            if loaded is None or not has_loaded(node, loaded):
+                node.tokens_per_second = None
             node.sqlmodel_update(values)
         session.add(node)
 

@@ -104,6 +104,7 @@ async def _insert(store: Store, order: Order, price: Price, policy: Policy) -> O
         session.add(order)
         await session.flush()
         await hold(session, order.account_id, order.id, price.reserved, order.created_at_ms)
+    store.announce_news()
     log.info(
         "order placed",
         order_id=order.id,

@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, cast
 
 import sqlalchemy
-from sqlalchemy import ColumnElement
 from sqlmodel import case, col, func, select
 from sqlmodel.ext.asyncio.session import AsyncSession
 
 from gateway.orders.generation import GENERATING, audit_backlogs
 from gateway.orders.nodes import can_serve, live_nodes
 from gateway.orders.policy import SECOND, Policy
+from gateway.orders.sizes import tokens_a_sample
 from gateway.store.engine import Store
 from gateway.store.tables import (
     Lease,
@@ -139,7 +139,7 @@ def seconds_until(tokens: float, speeds: Sequence[float | None]) -> float | None
 
 async def _tokens_at_work(session: AsyncSession, miners: Sequence[Node]) -> dict[str, float]:
     """Return what miners have yet to generate of the units that they hold, by hotkey."""
-    rest = col(Unit.samples) * _tokens_a_sample() - col(Lease.tokens)
+    rest = col(Unit.samples) * tokens_a_sample() - col(Lease.tokens)
     statement = (
         select(Lease.hotkey, func.sum(case((rest > 0, rest), else_=0)))
         .select_from(Lease)
@@ -166,17 +166,10 @@ async def _line(session: AsyncSession) -> list[_InLine]:
     )
     columns = [getattr(Order, name) for name in _InLine._fields[:-1]]
     statement = (
-        sqlalchemy.select(*columns, (uncut + opened) * _tokens_a_sample())
+        sqlalchemy.select(*columns, (uncut + opened) * tokens_a_sample())
         .where(col(Order.status).in_(GENERATING))
         .order_by(col(Order.expires_at_ms), col(Order.id))
     )
     # SQLModel's own select is typed for four columns at most.
     rows = (await session.exec(cast(Any, statement))).all()
     return [_InLine(*row[:-1], tokens=float(row[-1])) for row in rows]
-
-
-def _tokens_a_sample() -> ColumnElement[Any]:
-    """What a sample of an order comes to: its verified ones tell, else half of ``max_tokens``."""
-    verified = col(Order.samples_verified)
-    measured = col(Order.tokens_verified) * 1.0 / func.nullif(verified, 0)
-    return func.coalesce(measured, col(Order.max_tokens) * 0.5)

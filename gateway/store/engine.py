@@ -33,6 +33,7 @@ class Store:
         self._writer = writer
         self._reader = reader
         self._news = asyncio.Event()
+        self._heard = 0
 
     @classmethod
     async def open(cls, url: str, objects: Objects) -> Self:
@@ -79,17 +80,29 @@ class Store:
             yield session
 
     def announce_news(self) -> None:
-        """Wake ``wait_for_news`` of this process: an order may have background work now."""
+        """Wake ``wait_for_news`` of this process: there may be work now, of nodes or its own."""
+        self._heard += 1
         self._news.set()
+        self._news = asyncio.Event()
 
-    async def wait_for_news(self, seconds: float) -> None:
-        """Return once there is news, or after ``seconds`` of none."""
+    @property
+    def news(self) -> int:
+        """How many pieces of news there were so far in this process."""
+        return self._heard
+
+    async def wait_for_news(self, seconds: float, since: int | None = None) -> None:
+        """Return once there is news, or after ``seconds`` of none.
+
+        Args:
+            since: what ``news`` was when the caller last looked; None is now.
+        """
+        if since not in (None, self._heard):
+            return
         try:
             async with asyncio.timeout(seconds):
                 await self._news.wait()
         except TimeoutError:
             return
-        self._news.clear()
 
 
 def _sqlite(url: str) -> tuple[AsyncEngine, AsyncEngine]:

@@ -365,17 +365,17 @@ async def test_a_miner_that_could_not_serve_the_model_does_not_count(world):
 
 
 async def test_the_demand_board_counts_what_waits(world):
-    assert (await dispatch.demand(world.store, world.now)).demands == []
+    assert (await dispatch.demand(world.store, world.policy, world.now)).demands == []
     order = await world.place(prompts(6), n=2)
     miner = await world.node("miner")
     await world.lease(miner)
     released = await world.lease(miner)
     await dispatch.release(world.store, miner.hotkey, released.lease_id, world.now)
-    (row,) = (await dispatch.demand(world.store, world.now)).demands
+    (row,) = (await dispatch.demand(world.store, world.policy, world.now)).demands
     assert (row.waiting_samples, row.waiting_audits) == (8, 0)
     assert row.deadline == order.expires_at_ms / 1000
     await world.generate(miner)
-    (row,) = (await dispatch.demand(world.store, world.now)).demands
+    (row,) = (await dispatch.demand(world.store, world.policy, world.now)).demands
     assert (row.waiting_samples, row.waiting_audits) == (4, 4)
 
 

@@ -60,7 +60,7 @@ async def test_a_drawn_unit_waits_for_another_owner(world, chain):
     assert await world.lease_audit(second) is None
     await attend(world, chain, blocks=1)
     assert (await world.order(order)).status == "in_progress"
-    (row,) = (await dispatch.demand(world.store, world.now)).demands
+    (row,) = (await dispatch.demand(world.store, world.policy, world.now)).demands
     assert (row.waiting_samples, row.waiting_audits) == (0, 4)
     assert await world.lease_audit(first) is None
     assert await world.lease_audit(await world.node("validator", owner=first.coldkey)) is None

@@ -1,49 +1,38 @@
-"""Which model a miner holds."""
+"""What the board offers a miner."""
 
-import pytest
-
-from miner.placement import choose
-from protocol.messages import Demand, LoadedModel
+from miner.placement import offers
+from protocol.messages import Demand, DemandBoard, LoadedModel
+from protocol.placement import Offer
 
 ARCHITECTURES = ("Qwen3ForCausalLM",)
 
 
-def model(name: str) -> LoadedModel:
-    return LoadedModel(model=f"org/{name}", revision="a" * 40)
-
-
-def demand(name: str, samples: int = 5, architecture: str = "Qwen3ForCausalLM") -> Demand:
+def demand(name: str, architecture: str = ARCHITECTURES[0], **values: int) -> Demand:
     return Demand(
         model=f"org/{name}",
         revision="a" * 40,
         architecture=architecture,
-        waiting_samples=samples,
+        waiting_samples=5,
         waiting_audits=3,
-        deadline=0.0,
+        deadline=9.0,
+        **values,
     )
 
 
-@pytest.mark.parametrize(
-    ("board", "loaded", "avoided", "may_switch", "chosen"),
-    [
-        ([], None, [], False, None),
-        ([demand("a"), demand("b")], None, [], False, "a"),
-        # Sticky: the loaded model stays while work for it waits, however urgent the others are.
-        ([demand("a"), demand("b")], "b", [], False, "b"),
-        ([demand("a"), demand("b")], "b", [], True, "a"),
-        # Its work may be meant for others: with nothing else to do it stays.
-        ([demand("b")], "b", [], True, "b"),
-        # Without work for it, it is given time before another is loaded.
-        ([demand("a")], "b", [], False, None),
-        ([demand("a")], "b", [], True, "a"),
-        ([demand("a"), demand("b")], None, ["a"], False, "b"),
-        ([demand("a")], None, ["a"], False, None),
-        ([demand("a", samples=0), demand("b")], None, [], False, "b"),
-        ([demand("a", architecture="Other"), demand("b")], None, [], False, "b"),
-    ],
-)
-def test_choice(board, loaded, avoided, may_switch, chosen):
-    held = None if loaded is None else model(loaded)
-    avoided = [model(name) for name in avoided]
-    expected = None if chosen is None else model(chosen)
-    assert choose(board, held, ARCHITECTURES, avoided, may_switch) == expected
+def commit(name: str) -> LoadedModel:
+    return LoadedModel(model=f"org/{name}", revision="a" * 40)
+
+
+def test_offers_are_of_what_it_loads():
+    board = DemandBoard(
+        demands=[
+            demand("a", waiting_tokens=500, audit_tokens=7, leased_tokens=8, miners=2),
+            demand("b", architecture="Other"),
+            demand("c"),
+            demand("d"),
+        ]
+    )
+    assert offers(board, ARCHITECTURES, [commit("c")]) == [
+        Offer(commit("a"), ready=500, coming=0, holders=2, deadline=9.0),
+        Offer(commit("d"), ready=5, coming=0, holders=0, deadline=9.0),
+    ]

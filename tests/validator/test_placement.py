@@ -1,21 +1,21 @@
-"""Which model a validator holds, given the demand board."""
-
-import pytest
+"""What the board offers a validator."""
 
 from protocol.messages import Demand, DemandBoard, LoadedModel
-from validator.placement import choose
+from protocol.placement import Offer
+from validator.placement import offers
 
 ARCHITECTURES = ("Qwen3ForCausalLM",)
 
 
-def demand(name: str, samples: int, audits: int, architecture: str = ARCHITECTURES[0]) -> Demand:
+def demand(name: str, architecture: str = ARCHITECTURES[0], **values: int) -> Demand:
     return Demand(
         model=f"org/{name}",
         revision="a" * 40,
         architecture=architecture,
-        waiting_samples=samples,
-        waiting_audits=audits,
-        deadline=0.0,
+        waiting_samples=5,
+        waiting_audits=3,
+        deadline=9.0,
+        **values,
     )
 
 
@@ -23,27 +23,16 @@ def commit(name: str) -> LoadedModel:
     return LoadedModel(model=f"org/{name}", revision="a" * 40)
 
 
-@pytest.mark.parametrize(
-    ("demands", "loaded", "expected"),
-    [
-        ([], None, None),
-        ([], "a", None),
-        ([demand("a", 0, 0)], None, None),
-        ([demand("a", 0, 3), demand("b", 0, 9)], None, "a"),
-        ([demand("a", 0, 3), demand("b", 0, 9)], "b", "b"),
-        ([demand("a", 5, 0), demand("b", 0, 1)], None, "b"),
-        ([demand("a", 5, 0), demand("b", 0, 1)], "a", "b"),
-        ([demand("a", 5, 0), demand("b", 5, 0)], None, "a"),
-        ([demand("a", 5, 0), demand("b", 5, 0)], "b", "b"),
-        ([demand("x", 5, 5, "MambaForCausalLM"), demand("b", 1, 0)], None, "b"),
-    ],
-)
-def test_choice(demands: list[Demand], loaded: str | None, expected: str | None):
-    held = None if loaded is None else commit(loaded)
-    chosen = choose(DemandBoard(demands=demands), held, ARCHITECTURES, ())
-    assert chosen == (None if expected is None else commit(expected))
-
-
-def test_a_commit_that_could_not_be_loaded_waits():
-    board = DemandBoard(demands=[demand("a", 0, 3), demand("b", 0, 1)])
-    assert choose(board, None, ARCHITECTURES, {commit("a")}) == commit("b")
+def test_offers_are_of_what_it_computes_and_what_is_coming_counts():
+    board = DemandBoard(
+        demands=[
+            demand("a", waiting_tokens=500, audit_tokens=7, leased_tokens=8, validators=2),
+            demand("b", architecture="MambaForCausalLM"),
+            demand("c"),
+            demand("d"),
+        ]
+    )
+    assert offers(board, ARCHITECTURES, {commit("c")}) == [
+        Offer(commit("a"), ready=7, coming=508, holders=2, deadline=9.0),
+        Offer(commit("d"), ready=3, coming=5, holders=0, deadline=9.0),
+    ]

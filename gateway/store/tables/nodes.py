@@ -19,7 +19,8 @@ class Node(Table, table=True):
 
     A validator's verdicts do not count until ``distrusted_until_ms``.
     A miner convicted by the evidence is given no work.
-    ``tokens_per_second`` is a moving average over its leases.
+    ``loading_model`` at ``loading_revision`` is what it has begun, or is about, to load.
+    ``tokens_per_second`` is a moving average over its leases of the model that it holds.
     """
 
     __table_args__ = (one_of("role", NodeRole), Index(None, "role", "seen_at_ms"))
@@ -31,6 +32,8 @@ class Node(Table, table=True):
     architectures_json: str = text()
     loaded_model: str | None = word(None)
     loaded_revision: str | None = word(None)
+    loading_model: str | None = word(None)
+    loading_revision: str | None = word(None)
     max_samples: int = big()
     registered_at_ms: int = big()
     seen_at_ms: int = big()
