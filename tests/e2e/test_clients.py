@@ -7,30 +7,18 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from clients import NAMES, Client, ClientError, expected_class, open_client
-from customer import BATCH_SECONDS, Customer, chat_line, running, tale_lines
+from customer import BATCH_SECONDS, Customer, chat_line, tale_lines
 from ended_batch import ENDED, check_ended
 from recording_proxy import RecordingProxy, recording_proxy
-
-from scripts.up.plans import MinerPlan, NetworkPlan
 
 pytestmark = pytest.mark.e2e
 
 CHAT = "/v1/chat/completions"
-
-
-@pytest.fixture(scope="module")
-def customer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Customer]:
-    """A network of one miner and one validator."""
-    data = tmp_path_factory.mktemp("network")
-    plan = NetworkPlan(data=data, port=0, miners=(MinerPlan("transformers"),), unit_samples=4)
-    with running(plan) as made:
-        yield made
 
 
 def refused(client: Client, proxy: RecordingProxy, op: str, **arguments: Any) -> dict[str, Any]:

@@ -4,17 +4,15 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from customer import Customer, chat_line, running
+from customer import Customer, chat_line
 from ended_batch import check_ended
 
 from gateway.graders.answers import last_box
-from scripts.up.plans import MinerPlan, NetworkPlan
 
 pytestmark = pytest.mark.e2e
 
@@ -28,15 +26,6 @@ SUMS = (
     # Wrong on purpose.
     ("5 + 4", r"10\text{ apples}", 10),
 )
-
-
-@pytest.fixture(scope="module")
-def customer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Customer]:
-    """A network of one miner and one validator."""
-    data = tmp_path_factory.mktemp("network")
-    plan = NetworkPlan(data=data, port=0, miners=(MinerPlan("transformers"),), unit_samples=8)
-    with running(plan) as made:
-        yield made
 
 
 def lines() -> list[dict[str, Any]]:

@@ -1,33 +1,15 @@
-"""What happens to a network in use: nothing is lost, nothing is doubled, nothing moves.
+"""What happens to a network in use: nothing is lost, nothing is doubled, nothing moves."""
 
-All on one network, which each test leaves as it found it.
-"""
-
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from customer import MODEL, Customer, chat_line, running, tale_lines
+from customer import MODEL, Customer, chat_line, tale_lines
 from ended_batch import check_ended
 
 from scripts.hub import publish
 from scripts.tiny_model import WEIGHTS
-from scripts.up.plans import MinerPlan, NetworkPlan
 
 pytestmark = pytest.mark.e2e
-
-
-@pytest.fixture(scope="module")
-def customer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Customer]:
-    """Two honest miners in float32 and a validator."""
-    data = tmp_path_factory.mktemp("network")
-    miners = (MinerPlan("transformers"),) * 2
-    plan = NetworkPlan(data=data, port=0, miners=miners, dtype="float32", unit_samples=4)
-    with pytest.MonkeyPatch.context() as patch:
-        # A miner without work takes up a new commit at once.
-        patch.setenv("RELIQUARY_MINER_SWITCH_SECONDS", "1")
-        with running(plan) as made:
-            yield made
 
 
 def _started(customer: Customer, count: int, **body: object):
