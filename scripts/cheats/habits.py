@@ -1,38 +1,37 @@
 """Miners whose honesty or speed is a matter of time."""
 
+import random
 import time
 
 from miner.engines.base import Cancelled, Engine, GenerationCancelled, Progress
 from protocol.messages import Work
 from scripts.cheats.base import Cheat
-from scripts.cheats.draws import OwnRandomNumbers
+from scripts.cheats.edits import EditTokens
 
 
-class Turncoat(Cheat):
-    """Is honest for its first units, then draws some samples with its own random numbers.
+class Turncoat(EditTokens):
+    """Is honest for its first units, then puts tokens of its own into some answers of each.
 
-    So few that the share of void samples alone never stops it: what does is the evidence.
+    So few answers that their share alone never stops it: what does is the evidence.
     """
 
-    honest_units = 5
-    redrawn_share = 1 / 8
+    honest_units = 3
+    edited_share = 1 / 6
 
     def __init__(self, honest: Engine) -> None:
         super().__init__(honest)
         self._units = 0
 
     def generate(self, work: Work, progress: Progress, cancelled: Cancelled) -> list[list[int]]:
-        """Generate honestly, then draw the last samples of the unit again."""
+        """Generate honestly, then edit the last samples of the unit."""
         self._units += 1
         samples = self._honest.generate(work, progress, cancelled)
         if self._units <= self.honest_units:
             return samples
-        redrawn = max(1, int(len(samples) * self.redrawn_share))
-        part = work.model_copy(update={"samples": work.samples[-redrawn:]})
-        return [
-            *samples[:-redrawn],
-            *OwnRandomNumbers(self._honest).generate(part, progress, cancelled),
-        ]
+        numbers = random.Random(work.unit_id)
+        kept = len(samples) - max(1, int(len(samples) * self.edited_share))
+        edited = [self.falsify_sample(work, ids, numbers) for ids in samples[kept:]]
+        return [*samples[:kept], *edited]
 
 
 class Slow(Cheat):

@@ -14,6 +14,7 @@ from miner.engines.base import ENGINE_FACTORIES, make_engine
 from scripts.cheats.base import Cheat
 from scripts.cheats.caches import EightBitCache
 from scripts.cheats.draws import (
+    Cold,
     Cooler,
     IgnoreFilters,
     IgnoreTopP,
@@ -50,6 +51,7 @@ class NodeKind:
 KINDS: dict[str, Kind] = {
     "own-random-numbers": Kind("draws with its own random numbers", OwnRandomNumbers),
     "temperature": Kind("draws at .7 of the ordered temperature", Temperature),
+    "cold": Kind("draws at a fifth of the ordered temperature", Cold),
     "warmer": Kind("draws .1 above the ordered temperature", Warmer),
     "cooler": Kind("draws .1 below the ordered temperature", Cooler),
     "ignore-top-p": Kind("ignores top_p", IgnoreTopP),
@@ -57,7 +59,7 @@ KINDS: dict[str, Kind] = {
     "edit-tokens": Kind("replaces one token in twenty", EditTokens),
     "early-end": Kind("ends every sample halfway", EarlyEnd),
     "copy-answers": Kind("hands one answer in for all samples of a prompt", CopyAnswers),
-    "turncoat": Kind("honest at first, then draws one sample in eight itself", Turncoat),
+    "turncoat": Kind("honest at first, then edits one answer in six", Turncoat),
     "suppress-end": Kind("never ends a sample before its limit", SuppressEnd),
     "four-bit-weights": Kind("rounds the model's weights to 4 bits", FourBitWeights),
     "eight-bit-weights": Kind("rounds the model's weights to 8 bits", EightBitWeights),

@@ -10,6 +10,7 @@ import socket
 import sys
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -23,7 +24,7 @@ PROGRESS_TOKENS = 64
 
 
 class SharedEngines:
-    """The loaded engines by folder and settings, used by one thread at a time.
+    """The loaded engines by folder and settings; one thread of theirs computes, first come first.
 
     Args:
         make: returns a new engine.
@@ -32,7 +33,7 @@ class SharedEngines:
     def __init__(self, make: Callable[[], Engine]) -> None:
         self._make = make
         self._loaded: dict[tuple[str, str], Engine] = {}
-        self._lock = threading.Lock()
+        self._thread = ThreadPoolExecutor(1)
 
     def load(self, folder: str, model: str, revision: str, settings: dict[str, Any]) -> Engine:
         """Return the engine that holds a snapshot, loading it where none does.
@@ -41,13 +42,7 @@ class SharedEngines:
             EngineError: the engine refuses it.
         """
         chosen = EngineSettings.model_validate(settings)
-        key = (folder, chosen.model_dump_json())
-        with self._lock:
-            if key not in self._loaded:
-                engine = self._make()
-                engine.load(Path(folder), model, revision, chosen)
-                self._loaded[key] = engine
-            return self._loaded[key]
+        return self._thread.submit(self._load, folder, model, revision, chosen).result()
 
     def generate(self, engine: Engine, work: Work, channel: Channel) -> list[list[int]]:
         """Generate once the units before it are done, telling of progress.
@@ -70,8 +65,15 @@ class SharedEngines:
                 return True
             return False
 
-        with self._lock:
-            return engine.generate(work, progress, cancelled)
+        return self._thread.submit(engine.generate, work, progress, cancelled).result()
+
+    def _load(self, folder: str, model: str, revision: str, settings: EngineSettings) -> Engine:
+        key = (folder, settings.model_dump_json())
+        if key not in self._loaded:
+            engine = self._make()
+            engine.load(Path(folder), model, revision, settings)
+            self._loaded[key] = engine
+        return self._loaded[key]
 
 
 def accept(engines: SharedEngines, listening: socket.socket) -> None:

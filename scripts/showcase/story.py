@@ -59,7 +59,7 @@ def run(file: Path, out: Path, engine: EngineName, console: Console) -> bool:
             miners=(honest, honest, MinerPlan(engine, CHEAT)),
             unit_samples=UNIT_SAMPLES,
         )
-        network = Network(plan, lambda line: _show_own(console, line))
+        network = Network(plan, lambda line: show_own(console, line))
         try:
             return _Demo(network, out, console).run(file, endpoint)
         finally:
@@ -67,7 +67,7 @@ def run(file: Path, out: Path, engine: EngineName, console: Console) -> bool:
                 shutil.copytree(network.layout.logs, out / "logs", dirs_exist_ok=True)
 
 
-def _show_own(console: Console, line: str) -> None:
+def show_own(console: Console, line: str) -> None:
     """Show what the network says of itself; the roles' own lines are in their logs."""
     if line.startswith(f"{OWN_NAME} "):
         console.print(f"  {escape(line)}", style="dim", highlight=False)
@@ -100,6 +100,7 @@ class _Demo:
             refused = self._suspended() or self._refused_later(client)
         names = {network.hotkey(name): name for name in (*HONEST_NODES, CHEAT_NODE)}
         show_delivery(self._console, delivery, audit, names)
+        say(f"price of the batch: {watch.bill}", highlight=False)
         say(f"{CHEAT_NODE} (the cheat): {watch.cheat}")
         say(f"{' and '.join(HONEST_NODES)} (honest): {watch.others}")
         say(f"the delivery, what `reliquary verify` said of it, and logs are in {self._out}")
@@ -123,8 +124,7 @@ class _Demo:
     def _follow(self, client: OpenAI, batch: Batch) -> tuple[Batch, Watch]:
         """Show the progress of a batch until it has ended; return its last state and figures."""
         network = self._network
-        order_id = batch.id.removeprefix("batch_")
-        watch = Watch(network.origin, network.api_key, order_id, network.hotkey(CHEAT_NODE))
+        watch = Watch(network.origin, network.api_key, batch, network.hotkey(CHEAT_NODE))
         columns = (
             TextColumn("{task.description}"),
             BarColumn(),

@@ -1,18 +1,19 @@
 """Watching a cheat: how its work was judged, and whether the gateway gives it any more."""
 
 import asyncio
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
-from urllib.request import Request, urlopen
+
+from openai.types import Batch
 
 from protocol.client import GatewayRefused, NodeClient
 from protocol.keys import load_hotkey
 from protocol.messages import LeaseRequest, LoadedModel
+from scripts.showcase.native import Bill, native_order
 
-ANSWER_SECONDS = 30.0
 # No more leases after too many void samples, or after a conviction by the evidence.
 REFUSED_FOR_GOOD = ("miner_suspended", "miner_convicted")
 
@@ -29,29 +30,29 @@ class Figures:
 
 
 class Watch:
-    """The audit figures of one order, read again and again while it runs.
+    """The audit figures and the bill of one order, read again and again while it runs.
 
     Args:
         origin: the gateway's origin.
         api_key: of the order's account.
-        order_id: the batch's id without ``batch_``.
+        batch: the order's.
         cheat: the hotkey to watch.
     """
 
-    def __init__(self, origin: str, api_key: str, order_id: str, cheat: str) -> None:
-        self._url = f"{origin}/api/v1/dataset-orders/{order_id}"
-        self._headers = {"Authorization": f"Bearer {api_key}"}
+    def __init__(self, origin: str, api_key: str, batch: Batch, cheat: str) -> None:
+        self._read = partial(native_order, origin, api_key, batch)
         self._cheat = cheat
         self.cheat = Figures()
         self.others = Figures()
+        self.bill: Bill | None = None
 
     def look(self) -> None:
-        """Read the figures once."""
-        request = Request(self._url, headers=self._headers)
-        with urlopen(request, timeout=ANSWER_SECONDS) as answer:
-            rows = json.load(answer)["miners"]
+        """Read the order once."""
+        order = self._read()
+        rows = order["miners"]
         self.cheat = _sum(row for row in rows if row["hotkey"] == self._cheat)
         self.others = _sum(row for row in rows if row["hotkey"] != self._cheat)
+        self.bill = Bill.of(order)
 
 
 def is_suspended(origin: str, hotkey: Path, model: str, revision: str) -> bool:
@@ -62,19 +63,28 @@ def is_suspended(origin: str, hotkey: Path, model: str, revision: str) -> bool:
         hotkey: the miner's hotkey file.
         model, revision: what it would generate with.
     """
-    return asyncio.run(_is_suspended(origin, hotkey, model, revision))
+    return refusal(origin, hotkey, model, revision) in REFUSED_FOR_GOOD
 
 
-async def _is_suspended(origin: str, hotkey: Path, model: str, revision: str) -> bool:
+def refusal(origin: str, hotkey: Path, model: str, revision: str) -> str | None:
+    """Ask for a lease in the name of a miner; return the code of the refusal, None without one.
+
+    Args:
+        origin, hotkey, model, revision: as of ``is_suspended``.
+    """
+    return asyncio.run(_refusal(origin, hotkey, model, revision))
+
+
+async def _refusal(origin: str, hotkey: Path, model: str, revision: str) -> str | None:
     loaded = LoadedModel(model=model, revision=revision)
     async with NodeClient(origin, load_hotkey(hotkey)) as client:
         try:
             lease = await client.lease_generation(LeaseRequest(role="miner", loaded=loaded))
-        except GatewayRefused as refusal:
-            return refusal.code in REFUSED_FOR_GOOD
+        except GatewayRefused as refused:
+            return refused.code
         if lease is not None:
             await client.release(lease.lease_id)
-        return False
+        return None
 
 
 def _sum(rows: Iterable[Mapping[str, Any]]) -> Figures:

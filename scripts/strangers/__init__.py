@@ -1,0 +1,1 @@
+"""``scripts/demo --network``: ten strangers mine, three validators weigh them."""
