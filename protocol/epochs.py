@@ -6,10 +6,10 @@ document, with counts and prices. ``docs/wire.md`` specifies it, ``scoring/pay.p
 """
 
 from collections.abc import Sequence
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from bittensor_core import Keypair
-from pydantic import Field
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
 from protocol.canonical import MAX_SAFE_INTEGER, canonical_json
 from protocol.documents import digest
@@ -73,6 +73,20 @@ class ConvictionEntry(Message):
     epoch: Number
 
 
+class RedressEntry(Message):
+    """A delivered result that was judged again: the validator that had judged it was found out.
+
+    ``samples`` of it with ``tokens`` ids were found void; ``refunded_nano`` went back to the
+    customer. It is nobody's score.
+    """
+
+    review_id: Identifier
+    unit_id: Identifier
+    samples: Count
+    tokens: Count
+    refunded_nano: Count
+
+
 class EpochStatement(Message):
     """What the gateway signs of an epoch.
 
@@ -81,7 +95,8 @@ class EpochStatement(Message):
     weights at a block use the records that are not newer. ``previous`` is the digest of the record
     before it (``null`` for the first one). ``convictions`` are all that stand when the record is
     written, not those of the epoch alone: one may be taken back. ``emission_nano`` says what the
-    emission of an epoch is worth, ``null`` where nobody does.
+    emission of an epoch is worth, ``null`` where nobody does. ``redress`` is left out where nothing
+    that was delivered was judged again.
     """
 
     type: Literal["reliquary-epoch/1"] = "reliquary-epoch/1"
@@ -95,6 +110,14 @@ class EpochStatement(Message):
     verdicts: Annotated[list[VerdictEntry], Field(max_length=MAX_ENTRIES)]
     lapses: Annotated[list[LapseEntry], Field(max_length=MAX_ENTRIES)]
     convictions: Annotated[list[ConvictionEntry], Field(max_length=MAX_ENTRIES)]
+    redress: Annotated[list[RedressEntry], Field(default_factory=list, max_length=MAX_ENTRIES)]
+
+    @model_serializer(mode="wrap")
+    def _leave_out(self, whole: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        members = whole(self)
+        if not self.redress:
+            del members["redress"]
+        return members
 
 
 class EpochRecord(Message):

@@ -129,6 +129,19 @@ class Delivery(ContractObject):
     files: list[DeliveryFile]
 
 
+class RedressShown(ContractObject):
+    """What was given back after the end, because delivered samples failed a second look.
+
+    A validator that had judged them alone was found out, so another one judged them again.
+    ``at`` is when the last of these looks ended.
+    """
+
+    samples_failed: int
+    tokens_failed: int
+    refunded_usd: Usd
+    at: Seconds
+
+
 class DatasetOrder(ContractObject):
     """An order, placed through whichever API.
 
@@ -137,7 +150,8 @@ class DatasetOrder(ContractObject):
     ``expired``, ``cancelled`` and ``failed`` the same. ``queue`` tells where a queued order stands
     in line. ``receipts`` is true once there is a delivery with receipts. ``price_usd`` was reserved
     when it was placed; ``charged_usd`` is what it comes to so far, and what it came to once it has
-    ended; ``refunded_usd`` is what was given back, null while it is open.
+    ended; ``refunded_usd`` is what was given back, null while it is open. ``redress`` tells of what
+    was given back later, which both of them count.
     """
 
     model_config = ConfigDict(
@@ -158,6 +172,7 @@ class DatasetOrder(ContractObject):
                     "price_usd": "1.921093211",
                     "charged_usd": "1.921070939",
                     "refunded_usd": "0.000022272",
+                    "redress": None,
                     "input_file_id": FILE_ID,
                     "endpoint": "/v1/chat/completions",
                     "output_format": "parquet",
@@ -245,6 +260,7 @@ class DatasetOrder(ContractObject):
     price_usd: Usd
     charged_usd: Usd
     refunded_usd: Usd | None
+    redress: RedressShown | None
     input_file_id: str
     endpoint: Endpoint
     output_format: Literal["parquet", "openai_jsonl"]
@@ -308,6 +324,7 @@ def order_object(
             "ended_at": _seconds(ended_at_ms(order)),
             "expires_at": order.expires_at_ms // 1000,
             **bill.members(),
+            "redress": None if bill.redress is None else bill.redress.members(),
             "input_file_id": order.input_file_id,
             "endpoint": order.endpoint,
             "output_format": order.output_format or "openai_jsonl",

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 
+from sqlalchemy import literal
 from sqlmodel import col, select
 from sqlmodel.ext.asyncio.session import AsyncSession
 
@@ -10,8 +11,18 @@ from gateway.orders.content import prompt_offsets
 from gateway.orders.samples import ordinals
 from gateway.store.engine import Store
 from gateway.store.objects import Objects
-from gateway.store.tables import Lease, LeaseKind, LeaseState, Node, Order, Unit, Verdict
-from protocol.epochs import ConvictionEntry, LapseEntry, VerdictEntry
+from gateway.store.tables import (
+    Lease,
+    LeaseKind,
+    LeaseState,
+    Node,
+    Order,
+    Review,
+    Transfer,
+    Unit,
+    Verdict,
+)
+from protocol.epochs import ConvictionEntry, LapseEntry, RedressEntry, VerdictEntry
 
 
 async def verdict_entries(store: Store, starts_at: int, ends_at: int) -> list[VerdictEntry]:
@@ -71,6 +82,31 @@ async def conviction_entries(store: Store, epoch_ms: int, ends_at: int) -> list[
             miner=node.hotkey, coldkey=node.coldkey, epoch=(node.convicted_at_ms or 0) // epoch_ms
         )
         for node in nodes
+    ]
+
+
+async def redress_entries(store: Store, starts_at: int, ends_at: int) -> list[RedressEntry]:
+    """Return an entry for each delivered result that was judged again in the time, oldest first."""
+    statement = (
+        select(Review, Transfer.amount_nano)
+        .outerjoin(
+            Transfer,
+            col(Transfer.id) == literal("refund:") + col(Review.order_id) + ":" + col(Review.id),
+        )
+        .where(col(Review.delivered), *_within(Review.closed_at_ms, starts_at, ends_at))
+        .order_by(col(Review.closed_at_ms), col(Review.id))
+    )
+    async with store.read() as session:
+        rows = (await session.exec(statement)).all()
+    return [
+        RedressEntry(
+            review_id=review.id,
+            unit_id=review.unit_id,
+            samples=review.failed_samples or 0,
+            tokens=review.failed_tokens or 0,
+            refunded_nano=refunded or 0,
+        )
+        for review, refunded in rows
     ]
 
 

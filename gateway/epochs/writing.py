@@ -5,7 +5,12 @@ from bittensor_core import Keypair
 from sqlalchemy.exc import IntegrityError
 from sqlmodel import col, func, select
 
-from gateway.epochs.entries import conviction_entries, lapse_entries, verdict_entries
+from gateway.epochs.entries import (
+    conviction_entries,
+    lapse_entries,
+    redress_entries,
+    verdict_entries,
+)
 from gateway.orders.policy import Policy
 from gateway.orders.results import put_once
 from gateway.store.engine import Store
@@ -63,8 +68,11 @@ async def _first_epoch(store: Store, epoch_ms: int, newest: int) -> int:
 
 
 async def _has_open_review(store: Store, before_ms: int) -> bool:
+    # What is judged again after its delivery changes no entry, however long it waits.
     statement = select(Review.id).where(
-        col(Review.state) != ReviewState.CLOSED, col(Review.created_at_ms) < before_ms
+        col(Review.state) != ReviewState.CLOSED,
+        col(Review.created_at_ms) < before_ms,
+        ~col(Review.delivered),
     )
     async with store.read() as session:
         return (await session.exec(statement.limit(1))).first() is not None
@@ -93,6 +101,7 @@ async def _write(
         verdicts=await verdict_entries(store, *span),
         lapses=await lapse_entries(store, *span),
         convictions=await conviction_entries(store, policy.epoch_ms, span[1]),
+        redress=await redress_entries(store, *span),
     )
     record = signed_record(keypair, statement)
     row = await _store(store, record, now_ms)

@@ -19,6 +19,7 @@ from gateway.store.tables import (
     LedgerAccount,
     LedgerKind,
     Order,
+    Review,
     Transfer,
     TransferKind,
     Verdict,
@@ -50,13 +51,15 @@ class Report:
 class Books:
     """All rows that the check is about, as they were at one moment.
 
-    ``tokens`` are those that standing verdicts verified, by order.
+    ``tokens`` are those that standing verdicts verified, by order; ``failed`` those of them that
+    failed when they were judged again after their delivery.
     """
 
     accounts: Sequence[LedgerAccount]
     transfers: Sequence[Transfer]
     orders: Sequence[Order]
     tokens: Mapping[str, int]
+    failed: Mapping[str, int]
 
 
 async def check(store: Store) -> Report:
@@ -68,6 +71,7 @@ async def check(store: Store) -> Report:
             (await session.exec(select(Transfer).order_by(col(Transfer.id)))).all(),
             (await session.exec(select(Order).order_by(col(Order.id)))).all(),
             await _tokens(session),
+            await _failed(session),
         )
     return examine(books)
 
@@ -82,6 +86,7 @@ def examine(books: Books) -> Report:
         *_wrong_ends(holds, ends),
         *_wrong_sums(books.accounts, sums),
         *_wrong_orders(books, holds, ended),
+        *_wrong_refunds(books),
     ]
     cash, revenue = sums[LedgerKind.CASH], sums[LedgerKind.REVENUE]
     return Report(
@@ -89,7 +94,7 @@ def examine(books: Books) -> Report:
         transfers=len(books.transfers),
         orders=len(books.orders),
         credited=cash["debits_posted"],
-        charged=revenue["credits_posted"],
+        charged=revenue["credits_posted"] - revenue["debits_posted"],
         reserved=revenue["credits_pending"],
         faults=faults,
     )
@@ -109,6 +114,18 @@ async def _tokens(session: AsyncSession) -> dict[str, int]:
         .group_by(col(Verdict.order_id))
     )
     return {order_id: int(tokens) for order_id, tokens in (await session.exec(statement)).all()}
+
+
+async def _failed(session: AsyncSession) -> dict[str, int]:
+    """Return the tokens that failed after their delivery, by order."""
+    statement = (
+        select(Review.order_id, func.sum(Review.failed_tokens))
+        .where(col(Review.failed_tokens).is_not(None))
+        .group_by(col(Review.order_id))
+    )
+    return {
+        order_id: int(tokens or 0) for order_id, tokens in (await session.exec(statement)).all()
+    }
 
 
 def _sums(
@@ -177,9 +194,39 @@ def _wrong_orders(
                 f"to {tokens}"
             )
         hold = holds.get(f"{TransferKind.HOLD}:{order.id}")
-        yield from _wrong_order(order, tokens, hold, None if hold is None else ended.get(hold.id))
+        end = None if hold is None else ended.get(hold.id)
+        yield from _wrong_order(order, tokens, hold, end)
     for order_id in sorted(str(one) for one in unclaimed):
         yield f"hold of order {order_id}: there is no such order"
+
+
+def _wrong_refunds(books: Books) -> Iterator[str]:
+    """Yield the orders whose refunds are not what failed after delivery comes to."""
+    refunded = Counter[str | None]()
+    for one in books.transfers:
+        if one.kind == TransferKind.REFUND:
+            refunded[one.order_id] += one.amount_nano
+    captured = {
+        one.order_id: one.amount_nano for one in books.transfers if one.kind == TransferKind.CAPTURE
+    }
+    for order in books.orders:
+        given_back = refunded.pop(order.id, 0)
+        failed = books.failed.get(order.id, 0)
+        if not given_back and not failed:
+            continue
+        try:
+            left = charge_of(order, books.tokens.get(order.id, 0) - failed)
+        except ValueError:
+            # Told of the order itself.
+            continue
+        due = captured.get(order.id, 0) - left
+        if given_back != due:
+            yield (
+                f"order {order.id}: {usd_of(given_back)} USD were given back; what failed after "
+                f"its delivery comes to {usd_of(max(due, 0))} USD"
+            )
+    for order_id in sorted(str(one) for one in refunded):
+        yield f"refund of order {order_id}: there is no such order"
 
 
 def _wrong_order(

@@ -1,4 +1,4 @@
-"""The only ways in which money moves: top up, hold, capture, void.
+"""The only ways in which money moves: top up, hold, capture, void, refund.
 
 Each is one immutable row whose id follows from what caused it, so that a repeat finds the row of
 the first time and changes nothing. The two accounts' rows are locked before they change, the
@@ -118,6 +118,55 @@ async def void(session: AsyncSession, order_id: str, now_ms: int) -> Transfer:
         LedgerError: nothing is held, or a part of it was charged before.
     """
     return await _resolve(session, TransferKind.VOID, order_id, 0, now_ms)
+
+
+async def refund(
+    session: AsyncSession,
+    account_id: str,
+    order_id: str,
+    amount_nano: int,
+    cause: str,
+    now_ms: int,
+) -> Transfer:
+    """Give back a part of what an ended order was charged.
+
+    Args:
+        cause: the id of the review that found delivered samples to fail.
+
+    Raises:
+        LedgerError: the order was not charged as much, or this cause gave back another amount.
+    """
+    wanted = Transfer(
+        id=transfer_id(TransferKind.REFUND, f"{order_id}:{cause}"),
+        kind=TransferKind.REFUND,
+        debit_id=REVENUE,
+        credit_id=customer_id(account_id),
+        amount_nano=amount_nano,
+        order_id=order_id,
+        created_at_ms=now_ms,
+    )
+    customer, revenue = await _lock(session, wanted.credit_id), await _lock(session, REVENUE)
+    first = await session.get(Transfer, wanted.id)
+    if first is not None:
+        return _checked(first, wanted)
+    left = await net_charge(session, order_id)
+    if amount_nano > left:
+        raise LedgerError(
+            f"order {order_id} was charged {usd_of(left)} USD, less than {usd_of(amount_nano)} USD"
+        )
+    revenue.debits_posted += amount_nano
+    customer.credits_posted += amount_nano
+    return await _write(session, wanted, customer, revenue)
+
+
+async def net_charge(session: AsyncSession, order_id: str) -> int:
+    """Return what an order was charged, in nano-USD, without what was given back of it."""
+    statement = select(Transfer.kind, Transfer.amount_nano).where(
+        col(Transfer.order_id) == order_id
+    )
+    signs = {TransferKind.CAPTURE: 1, TransferKind.REFUND: -1}
+    rows = (await session.exec(statement)).all()
+    return sum(signs.get(TransferKind(kind), 0) * amount for kind, amount in rows)
 
 
 async def _resolve(

@@ -14,7 +14,7 @@ from gateway.orders.content import unit_work
 from gateway.orders.judges import TAKEN_BEFORE, fresh_judges, refuse_distrusted
 from gateway.orders.leases import issued_at, may_hold_more, refuse_unreliable
 from gateway.orders.nodes import known_node, live_nodes
-from gateway.orders.policy import Policy, audit_end, is_excluded
+from gateway.orders.policy import REDRESS_MS, Policy, audit_end, is_excluded
 from gateway.orders.rows import lock_node
 from gateway.store.engine import Store
 from gateway.store.objects import Objects
@@ -109,11 +109,18 @@ async def _claim(
     policy: Policy,
     now_ms: int,
 ) -> tuple[Order, Unit, Lease, Lease] | None:
-    """Lock and lease a second opinion that waits, or the oldest result, if it may judge any."""
+    """Lock and lease a second opinion that waits, or the oldest result, if it may judge any.
+
+    What was delivered is judged again where nothing else waits, or once it has waited for long.
+    """
     async with store.write() as session:
-        found = await _review(session, node, loaded)
+        overdue = now_ms - policy.review_ms
+        found = await _review(session, node, loaded, delivered_before_ms=overdue)
         review = None if found is None else found[3]
         found = found or await _oldest(session, node, loaded, fresh=True)
+        if found is None:
+            found = await _review(session, node, loaded, delivered_before_ms=now_ms)
+            review = None if found is None else found[3]
         if found is None:
             found = await _oldest(session, node, loaded, fresh=False)
             if found is None:
@@ -127,7 +134,9 @@ async def _claim(
             return None
         order, unit, result_lease = found[:3]
         prompts = (unit.end_line - unit.first_line) * order.longest_prompt
-        ends_at_ms = audit_end(policy, result_lease.tokens + prompts, order.expires_at_ms, now_ms)
+        delivered = review is not None and review.delivered
+        window_end_ms = now_ms + REDRESS_MS if delivered else order.expires_at_ms
+        ends_at_ms = audit_end(policy, result_lease.tokens + prompts, window_end_ms, now_ms)
         lease = Lease(
             unit_id=unit.id,
             order_id=order.id,
@@ -153,9 +162,13 @@ async def _claim(
 
 
 async def _review(
-    session: AsyncSession, node: Node, loaded: LoadedModel
+    session: AsyncSession, node: Node, loaded: LoadedModel, *, delivered_before_ms: int
 ) -> tuple[Order, Unit, Lease, Review] | None:
-    """Return the second opinion that waits longest and that this owner may give."""
+    """Return the second opinion that waits longest and that this owner may give.
+
+    Args:
+        delivered_before_ms: one of what was delivered must have been offered by then.
+    """
     result_lease = aliased(Lease)
     statement = (
         select(Order, Unit, result_lease, Review)
@@ -164,13 +177,14 @@ async def _review(
         .join(result_lease, col(result_lease.id) == col(Review.result_lease_id))
         .where(
             col(Review.state) == ReviewState.OPEN,
+            or_(~col(Review.delivered), col(Review.offered_at_ms) <= delivered_before_ms),
             col(Order.model) == loaded.model,
             col(Order.revision) == loaded.revision,
             col(result_lease.hotkey) != node.hotkey,
             col(result_lease.coldkey) != node.coldkey,
             ~_had_before(result_lease, node),
         )
-        .order_by(col(Review.offered_at_ms), col(Review.id))
+        .order_by(col(Review.delivered), col(Review.offered_at_ms), col(Review.id))
         .limit(1)
         .with_for_update(of=Review, skip_locked=True, key_share=True)
     )

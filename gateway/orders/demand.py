@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 import sqlalchemy
-from sqlmodel import col, func, select
+from sqlmodel import and_, col, func, or_, select
 from sqlmodel.ext.asyncio.session import AsyncSession
 
 from gateway.orders.nodes import live_nodes
-from gateway.orders.policy import Policy
+from gateway.orders.policy import REDRESS_MS, Policy
 from gateway.orders.sizes import tokens_a_sample
 from gateway.store.engine import Store
 from gateway.store.tables import (
@@ -115,8 +115,13 @@ async def _waiting(session: AsyncSession, now_ms: int) -> dict[ModelCommit, _Wai
         uncut,
         tokens_a_sample(),
     )
+    at_work = and_(col(Order.status).in_(AT_WORK), col(Order.expires_at_ms) > now_ms)
+    # Of an ended order, what was delivered may wait to be judged again.
+    again = select(Review.order_id).where(
+        col(Review.delivered), col(Review.state) == ReviewState.OPEN
+    )
     statement = sqlalchemy.select(*columns).where(  # pyright: ignore[reportCallIssue, reportArgumentType]
-        col(Order.status).in_(AT_WORK), col(Order.expires_at_ms) > now_ms
+        or_(at_work, col(Order.id).in_(again))
     )
     # SQLModel's own select is typed for four columns at most.
     orders = (await session.exec(cast(Any, statement))).all()
@@ -130,6 +135,9 @@ async def _waiting(session: AsyncSession, now_ms: int) -> dict[ModelCommit, _Wai
             counts[UnitState.OPEN] += lines
         if not counts.total():
             continue
+        if status not in AT_WORK:
+            # It is in no hurry, so it comes behind what has yet to be delivered.
+            expires = now_ms + REDRESS_MS
         row = found.setdefault((model, revision), _Waiting(architecture, expires))
         row.deadline_ms = min(row.deadline_ms, expires)
         for state, samples in counts.items():

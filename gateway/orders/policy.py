@@ -75,6 +75,8 @@ class Policy:
     tick_ms: int = SECOND
 
 
+# An audit of what was delivered has no window to be done in; its lease ends as if it had this one.
+REDRESS_MS = 24 * HOUR
 MAX_TRIES = 8
 MAX_AUDITS = 8
 

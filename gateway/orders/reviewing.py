@@ -9,7 +9,7 @@ import structlog
 from sqlmodel import col, select
 from sqlmodel.ext.asyncio.session import AsyncSession
 
-from gateway.orders import life, reviews, units
+from gateway.orders import life, redress, reviews, units
 from gateway.orders.aftermath import carry_out
 from gateway.orders.counting import revoke
 from gateway.orders.judges import fresh_judges
@@ -47,9 +47,12 @@ async def attend(store: Store, chain: Chain, policy: Policy, now_ms: int) -> Non
     # Before anything is closed, and delivered, by the word of a validator that is not believed.
     await _stop_distrusted(store, now_ms)
     await _audit_again(store, now_ms)
+    await redress.take_up(store, now_ms)
+    await redress.close_overdue(store, policy, now_ms)
     async with store.read() as session:
         unclosed = select(Review).where(
-            col(Review.state).in_((ReviewState.AWAITED, ReviewState.OPEN))
+            col(Review.state).in_((ReviewState.AWAITED, ReviewState.OPEN)),
+            ~col(Review.delivered),
         )
         waiting = (await session.exec(unclosed)).all()
     if any(review.state == ReviewState.AWAITED for review in waiting):

@@ -8,7 +8,7 @@ from itertools import pairwise
 from sqlmodel.ext.asyncio.session import AsyncSession
 
 from gateway.errors import GatewayError
-from gateway.orders import known_units, life, reviews, units
+from gateway.orders import known_units, life, redress, reviews, units
 from gateway.orders.aftermath import Aftermath, carry_out
 from gateway.orders.content import object_key, unit_work
 from gateway.orders.convicting import add_evidence
@@ -78,6 +78,8 @@ async def accept_verdicts(
         session.add(row)
         if held.review is None:
             after = await _apply(*on, row, lengths, shown, policy, now_ms)
+        elif held.review.delivered:
+            after = await redress.weigh(*on, lengths, policy, now_ms)
         else:
             after = await reviews.weigh(*on, lengths, shown, policy, now_ms)
         await carry_out(*on, after, policy, now_ms)

@@ -1,6 +1,7 @@
 """What must hold of a gateway's money, computed apart from the gateway's own formula."""
 
 import json
+from collections import Counter
 from fractions import Fraction
 from math import ceil
 
@@ -8,7 +9,7 @@ from sqlmodel import col, select
 
 from gateway.ledger.check import check
 from gateway.store.engine import Store
-from gateway.store.tables import OPEN_STATUSES, Order, Transfer, Verdict
+from gateway.store.tables import OPEN_STATUSES, Order, Review, Transfer, Verdict
 
 
 def owed(order: Order, tokens: int) -> int:
@@ -31,12 +32,18 @@ async def check_money(store: Store) -> dict[str, int]:
     async with store.read() as session:
         orders = (await session.exec(select(Order))).all()
         verdicts = (await session.exec(select(Verdict))).all()
-        captures = await session.exec(select(Transfer).where(col(Transfer.kind) == "capture"))
-        captured = {one.order_id: one.amount_nano for one in captures.all()}
+        signs = {"capture": 1, "refund": -1}
+        moved = (await session.exec(select(Transfer).where(col(Transfer.kind).in_(signs)))).all()
+        reviews = (await session.exec(select(Review))).all()
+    captured = Counter[str | None]()
+    for one in moved:
+        captured[one.order_id] += signs[one.kind] * one.amount_nano
     charged = {}
     for order in orders:
         if order.status not in OPEN_STATUSES and order.price_json is not None:
             tokens = sum(one.tokens for one in verdicts if one.order_id == order.id)
+            # What failed after its delivery was given back.
+            tokens -= sum(one.failed_tokens or 0 for one in reviews if one.order_id == order.id)
             charged[order.id] = captured.pop(order.id, 0)
             assert charged[order.id] == owed(order, tokens)
     # Nothing else was charged to anybody.

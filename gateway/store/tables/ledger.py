@@ -51,21 +51,25 @@ class LedgerAccount(Table, table=True):
 
 
 class TransferKind(StrEnum):
-    """What a transfer does: posts at once, holds, posts a part of what is held, or lets it go."""
+    """What a transfer does: posts at once, holds, posts a part of what is held, or lets it go.
+
+    A refund gives back of what was charged.
+    """
 
     TOP_UP = "top_up"
     HOLD = "hold"
     CAPTURE = "capture"
     VOID = "void"
+    REFUND = "refund"
 
 
 class Transfer(Table, table=True):
     """One movement of money; the database refuses to change or delete it.
 
     ``id`` follows from what caused it: ``hold:<order id>``, ``capture:<order id>``,
-    ``void:<order id>``, ``top_up:<the operator's own id>``. ``amount_nano`` is what a hold sets
-    aside and what the others post. A capture or a void ends the hold ``hold_id`` of ``held_nano``;
-    what it does not post is the customer's again.
+    ``void:<order id>``, ``top_up:<the operator's own id>``, ``refund:<order id>:<review id>``.
+    ``amount_nano`` is what a hold sets aside and what the others post. A capture or a void ends the
+    hold ``hold_id`` of ``held_nano``; what it does not post is the customer's again.
     """
 
     __table_args__ = (
@@ -79,7 +83,14 @@ class Transfer(Table, table=True):
         CheckConstraint("(kind IN ('capture', 'void')) = (hold_id IS NOT NULL)", name="hold"),
         CheckConstraint("(hold_id IS NULL) = (held_nano IS NULL)", name="held_nano"),
         CheckConstraint("(kind = 'top_up') = (order_id IS NULL)", name="order"),
-        CheckConstraint("order_id IS NULL OR id = kind || ':' || order_id", name="id"),
+        CheckConstraint(
+            "order_id IS NULL OR kind = 'refund' OR id = kind || ':' || order_id", name="id"
+        ),
+        CheckConstraint(
+            "kind <> 'refund' OR (debit_id = 'revenue'"
+            " AND substr(id, 1, length(order_id) + 8) = 'refund:' || order_id || ':')",
+            name="refund",
+        ),
         CheckConstraint("hold_id IS NULL OR hold_id = 'hold:' || order_id", name="hold_id"),
         # Each hold is ended at most once, by a transfer between the same accounts.
         UniqueConstraint("hold_id"),

@@ -27,7 +27,7 @@ async def books(sqlite_world, model_folder) -> Books:
         orders = (await session.exec(select(Order).order_by(col(Order.created_at_ms)))).all()
         verdicts = (await session.exec(select(Verdict))).all()
     tokens = {done.id: sum(verdict.tokens for verdict in verdicts)}
-    return Books(accounts, transfers, sorted(orders, key=lambda one: one.id != done.id), tokens)
+    return Books(accounts, transfers, sorted(orders, key=lambda one: one.id != done.id), tokens, {})
 
 
 def changed(books: Books, kind: str, place: int, **values: Any) -> Books:
