@@ -5,7 +5,7 @@ from collections import Counter
 
 from bittensor_core import Keypair
 from sqlalchemy import ColumnElement
-from sqlmodel import and_, col, exists, func, or_, select
+from sqlmodel import col, func, select
 from sqlmodel.ext.asyncio.session import AsyncSession
 
 from gateway.orders import transitions, units
@@ -15,8 +15,10 @@ from gateway.orders.nodes import can_serve, has_loaded, known_node, live_nodes
 from gateway.orders.planner import share_of, unit_lines
 from gateway.orders.policy import Policy, generation_end, is_excluded
 from gateway.orders.records import refuse_suspended, verified_of
-from gateway.orders.rows import lock_order
+from gateway.orders.rows import generating, lock_order
+from gateway.orders.serving import GENERATING, ranked_orders, speed_together
 from gateway.orders.stacks import yields
+from gateway.orders.straggling import stragglers
 from gateway.store.engine import Store
 from gateway.store.tables import (
     Lease,
@@ -35,7 +37,6 @@ from protocol.messages import Lease as LeaseMessage
 from protocol.messages import LeaseRequest, LoadedModel
 from scoring.growth import leases_allowed
 
-GENERATING = (OrderStatus.VALIDATING, OrderStatus.IN_PROGRESS)
 ORDERS_LOOKED_AT = 20
 UNITS_LOOKED_AT = 100
 
@@ -48,12 +49,15 @@ async def lease_generation(
     policy: Policy,
     now_ms: int,
 ) -> LeaseMessage | None:
-    """Lease a miner the most urgent unit of the model it has loaded; None when none waits.
+    """Lease a miner a unit of the order that goes first of the model it has loaded, or None.
 
     Units that were void or lapsed go first, for a while to miners of other owners than those who
     failed them, where such live; then a new unit is cut. None, too, while many units of the model
     wait for audit, and for a miner that holds as many leases as it may, or its owner: few at first,
     more with what was verified of it.
+
+    Where nothing else waits, a miner may be given a unit that a slow one is still at: the first
+    result that comes counts.
 
     A miner of a stack that was not measured gets work of a model that has measured ones only while
     none of those is at it, or once a good part of an order's window is over.
@@ -73,9 +77,16 @@ async def lease_generation(
         validators = await live_nodes(session, NodeRole.VALIDATOR, policy, now_ms)
         last = await yields(session, node, request.loaded, others, validators, now_ms)
         over = policy.window_share if last else 0.0
-        order_ids = await _urgent(session, request.loaded, over, now_ms)
-    for order_id in order_ids:
+        holders = [miner for miner in miners if has_loaded(miner, request.loaded)]
+        speed = speed_together(holders)
+        order_ids = await ranked_orders(session, request.loaded, over, speed, now_ms)
+        late = [] if last else await stragglers(session, node, request.loaded, others, now_ms)
+    for order_id in order_ids[:ORDERS_LOOKED_AT]:
         granted = await _claim(store, order_id, node, others, request.max_samples, policy, now_ms)
+        if granted is not None:
+            return await _handed_out(store, keypair, *granted, policy)
+    for straggler in late:
+        granted = await _claim_second(store, straggler, node, policy, now_ms)
         if granted is not None:
             return await _handed_out(store, keypair, *granted, policy)
     return None
@@ -109,34 +120,6 @@ async def audit_backlogs(
     return backlogs
 
 
-async def _urgent(
-    session: AsyncSession, loaded: LoadedModel, over: float, now_ms: int
-) -> list[str]:
-    """Return the orders of a model commit that have work, the earliest end of a window first.
-
-    Args:
-        over: share of an order's window that must have passed.
-    """
-    begun = col(Order.created_at_ms) * (1 - over) + col(Order.expires_at_ms) * over
-    has_open_unit = exists().where(
-        and_(col(Unit.order_id) == col(Order.id), col(Unit.state) == UnitState.OPEN)
-    )
-    statement = (
-        select(Order.id)
-        .where(
-            col(Order.status).in_(GENERATING),
-            col(Order.model) == loaded.model,
-            col(Order.revision) == loaded.revision,
-            col(Order.expires_at_ms) > now_ms,
-            begun <= now_ms,
-            or_(col(Order.cursor_line) < col(Order.lines_usable), has_open_unit),
-        )
-        .order_by(col(Order.expires_at_ms), col(Order.id))
-        .limit(ORDERS_LOOKED_AT)
-    )
-    return list((await session.exec(statement)).all())
-
-
 async def _claim(
     store: Store,
     order_id: str,
@@ -150,44 +133,75 @@ async def _claim(
         order = await lock_order(session, order_id)
         if order is None or order.status not in GENERATING:
             return None
-        if not await may_hold_more(session, node.hotkey, LeaseKind.GENERATE, policy):
-            return None
-        if await held_by(session, node.coldkey) >= leases_allowed(
-            await verified_of(session, node.coldkey)
-        ):
+        if not await _may_generate_more(session, node, policy):
             return None
         unit = await _open_unit(session, order, node, others, policy, now_ms)
         if unit is None and order.cursor_line < order.lines_usable:
             speeds = [other.tokens_per_second for other in others if has_loaded(other, order)]
             share = share_of(node.tokens_per_second, speeds)
-            lines = unit_lines(order, policy, max_samples, share)
+            lines = unit_lines(order, policy, max_samples, share, node.tokens_per_second)
             unit = units.root_unit(order, lines, now_ms)
         if unit is None:
             return None
         unit.state = UnitState.LEASED
-        unit.attempt += 1
-        session.add_all((order, unit))
-        await session.flush()
-        ends_at_ms = generation_end(
-            policy, unit.samples, order.max_tokens, order.expires_at_ms, now_ms
-        )
-        lease = Lease(
-            unit_id=unit.id,
-            order_id=order.id,
-            kind=LeaseKind.GENERATE,
-            hotkey=node.hotkey,
-            coldkey=node.coldkey,
-            attempt=unit.attempt,
-            granted_at_ms=now_ms,
-            expires_at_ms=min(now_ms + policy.lease_ms, ends_at_ms),
-            ends_at_ms=ends_at_ms,
-            progress_at_ms=now_ms,
-            stack_json=node.stack_json,
-        )
-        session.add(lease)
+        lease = await _leased(session, order, unit, node, policy, now_ms)
         if order.status == OrderStatus.VALIDATING:
             await transitions.start(session, order.id, now_ms)
     return order, unit, lease
+
+
+async def _claim_second(
+    store: Store, unit_id: str, node: Node, policy: Policy, now_ms: int
+) -> tuple[Order, Unit, Lease] | None:
+    """Lease a unit that one other miner is at, if it still is."""
+    async with store.write() as session:
+        seen = await session.get(Unit, unit_id)
+        order = None if seen is None else await lock_order(session, seen.order_id)
+        if order is None or order.status != OrderStatus.IN_PROGRESS:
+            return None
+        unit = await session.get(
+            Unit, unit_id, with_for_update={"key_share": True}, populate_existing=True
+        )
+        if unit is None or unit.state != UnitState.LEASED:
+            return None
+        if len(await generating(session, unit_id)) != 1:
+            return None
+        if not await _may_generate_more(session, node, policy):
+            return None
+        lease = await _leased(session, order, unit, node, policy, now_ms)
+    return order, unit, lease
+
+
+async def _may_generate_more(session: AsyncSession, node: Node, policy: Policy) -> bool:
+    if not await may_hold_more(session, node.hotkey, LeaseKind.GENERATE, policy):
+        return False
+    allowed = leases_allowed(await verified_of(session, node.coldkey))
+    return await held_by(session, node.coldkey) < allowed
+
+
+async def _leased(
+    session: AsyncSession, order: Order, unit: Unit, node: Node, policy: Policy, now_ms: int
+) -> Lease:
+    """Insert the lease of the next attempt at a locked unit and return it."""
+    unit.attempt += 1
+    session.add_all((order, unit))
+    await session.flush()
+    ends_at_ms = generation_end(policy, unit.samples, order.max_tokens, order.expires_at_ms, now_ms)
+    lease = Lease(
+        unit_id=unit.id,
+        order_id=order.id,
+        kind=LeaseKind.GENERATE,
+        hotkey=node.hotkey,
+        coldkey=node.coldkey,
+        attempt=unit.attempt,
+        granted_at_ms=now_ms,
+        expires_at_ms=min(now_ms + policy.lease_ms, ends_at_ms),
+        ends_at_ms=ends_at_ms,
+        progress_at_ms=now_ms,
+        stack_json=node.stack_json,
+    )
+    session.add(lease)
+    return lease
 
 
 async def _open_unit(

@@ -9,7 +9,7 @@ from sqlmodel.ext.asyncio.session import AsyncSession
 from gateway.errors import GatewayError
 from gateway.orders import life, units
 from gateway.orders.policy import SECOND, Policy, is_unreliable
-from gateway.orders.rows import lock_order
+from gateway.orders.rows import generating, lock_order
 from gateway.store.engine import Store
 from gateway.store.tables import (
     Lease,
@@ -224,19 +224,35 @@ async def release(store: Store, hotkey: str, lease_id: str, now_ms: int) -> None
         held = await hold_own(session, hotkey, lease_id)
         if held.live:
             held.end(LeaseState.RELEASED, now_ms)
-            give_back(held, now_ms)
+            await give_back(session, held, now_ms)
             held.save(session)
     store.announce_news()
 
 
-def give_back(held: Held, now_ms: int) -> None:
-    """Offer again what an ended lease was for; nobody failed it."""
+async def give_back(session: AsyncSession, held: Held, now_ms: int) -> None:
+    """Offer again what an ended lease was for, unless another miner is at it; nobody failed it."""
     if held.review is not None:
         _offer_review(held.review, now_ms)
     elif held.lease.kind == LeaseKind.GENERATE:
+        if await others_at(session, held):
+            return
         units.reopen(held.order, held.unit, now_ms)
     else:
         units.offer(held.unit, UnitState.SUBMITTED, now_ms)
+
+
+async def others_at(session: AsyncSession, held: Held) -> list[Lease]:
+    """Return the live generation leases of a unit besides the one that is held."""
+    live = await generating(session, held.unit.id)
+    return [lease for lease in live if lease.id != held.lease.id]
+
+
+async def fail_try(session: AsyncSession, held: Held, now_ms: int) -> None:
+    """Count a generation lease as a failed try; its unit is offered unless another is at it."""
+    if await others_at(session, held):
+        units.note_failure(held.unit, held.lease.coldkey)
+    else:
+        units.fail_try(held.order, held.unit, held.lease.coldkey, now_ms)
 
 
 def _offer_review(review: Review, now_ms: int) -> None:
@@ -262,7 +278,7 @@ async def stop(store: Store, lease_id: str, now_ms: int) -> None:
         held = await hold(session, lease_id)
         if held is not None and held.live:
             held.end(LeaseState.STOPPED, now_ms)
-            give_back(held, now_ms)
+            await give_back(session, held, now_ms)
             held.save(session)
     store.announce_news()
 
@@ -283,7 +299,7 @@ async def _lapse(session: AsyncSession, held: Held, now_ms: int) -> None:
     if held.review is not None:
         _offer_review(held.review, now_ms)
     elif held.lease.kind == LeaseKind.GENERATE:
-        units.fail_try(held.order, held.unit, held.lease.coldkey, now_ms)
+        await fail_try(session, held, now_ms)
     else:
         units.audit_again(held.order, held.unit, now_ms)
     await life.settle(session, held.order, now_ms)

@@ -13,6 +13,7 @@ class Policy:
 
     Attributes:
         unit_samples: fixed number of samples of a unit; None follows the miners.
+        unit_ms: a unit is no larger than its miner does in this time, where its speed is known.
         unit_tokens: most token ids, prompts and completions together, that a unit may come to.
         lease_ms: how long a lease lives without a heartbeat.
         heartbeat_ms: how often a node is asked to send one.
@@ -45,6 +46,7 @@ class Policy:
     """
 
     unit_samples: int | None = None
+    unit_ms: int = 5 * MINUTE
     unit_tokens: int = 2**20
     lease_ms: int = MINUTE
     heartbeat_ms: int = 15 * SECOND

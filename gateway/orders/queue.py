@@ -13,9 +13,10 @@ import sqlalchemy
 from sqlmodel import case, col, func, select
 from sqlmodel.ext.asyncio.session import AsyncSession
 
-from gateway.orders.generation import GENERATING, audit_backlogs
+from gateway.orders.generation import audit_backlogs
 from gateway.orders.nodes import can_serve, live_nodes
 from gateway.orders.policy import SECOND, Policy
+from gateway.orders.serving import GENERATING
 from gateway.orders.sizes import tokens_a_sample
 from gateway.store.engine import Store
 from gateway.store.tables import (

@@ -5,7 +5,15 @@ from sqlmodel.ext.asyncio.session import AsyncSession
 from gateway.errors import GatewayError
 from gateway.orders import life, units
 from gateway.orders.content import object_key, work_source
-from gateway.orders.leases import LEASE_OVER, Held, find_own, hold_own, issued_at
+from gateway.orders.leases import (
+    LEASE_OVER,
+    Held,
+    fail_try,
+    find_own,
+    hold_own,
+    issued_at,
+    others_at,
+)
 from gateway.orders.records import remember
 from gateway.orders.result_reading import Posted, Reading, Terms, read_posted
 from gateway.orders.rows import lock_node
@@ -116,6 +124,9 @@ async def _submit(
     lease, unit = held.lease, held.unit
     tokens = reading.tokens
     held.end(LeaseState.ANSWERED, now_ms)
+    for late in await others_at(session, held):
+        late.state, late.ended_at_ms = LeaseState.STOPPED, now_ms
+        session.add(late)
     lease.tokens = tokens
     lease.object_key = key
     lease.root = reading.root
@@ -136,6 +147,6 @@ async def _refuse(session: AsyncSession, held: Held, broken: str, now_ms: int) -
     held.end(LeaseState.REFUSED, now_ms)
     held.lease.answer = f"The whole unit is refused: {broken}."
     held.order.samples_void += held.unit.samples
-    units.fail_try(held.order, held.unit, held.lease.coldkey, now_ms)
+    await fail_try(session, held, now_ms)
     await remember(session, held.order, held.lease, VOID * held.unit.samples, now_ms)
     await life.settle(session, held.order, now_ms)

@@ -15,6 +15,7 @@ from gateway.orders.samples import VERIFIED
 from gateway.store.tables import (
     Account,
     Lease,
+    LeaseKind,
     LeaseState,
     Node,
     Order,
@@ -91,6 +92,16 @@ async def has_units_of_convicted(session: AsyncSession, order_id: str) -> bool:
     """Say whether an order still counts samples as verified that a convicted miner made."""
     statement = units_of_convicted().where(col(Unit.order_id) == order_id).limit(1)
     return (await session.exec(statement)).first() is not None
+
+
+async def generating(session: AsyncSession, unit_id: str) -> Sequence[Lease]:
+    """Return the live generation leases of a unit: one, or two near the end of its order."""
+    statement = select(Lease).where(
+        col(Lease.unit_id) == unit_id,
+        col(Lease.kind) == LeaseKind.GENERATE,
+        col(Lease.state) == LeaseState.LIVE,
+    )
+    return (await session.exec(statement)).all()
 
 
 async def live_leases(session: AsyncSession, order_id: str) -> Sequence[Lease]:

@@ -64,12 +64,17 @@ def reopen(order: Order, unit: Unit, now_ms: int) -> None:
 
 def fail_try(order: Order, unit: Unit, owner: str, now_ms: int) -> None:
     """Offer a unit again that a miner of ``owner`` did not deliver; after ``MAX_TRIES`` end it."""
-    unit.tries += 1
-    unit.failed_by = _with_failure(unit, owner)
+    note_failure(unit, owner)
     if unit.tries >= MAX_TRIES:
         give_up(order, unit, now_ms)
     else:
         reopen(order, unit, now_ms)
+
+
+def note_failure(unit: Unit, owner: str) -> None:
+    """Count a failed try of a miner of ``owner``."""
+    unit.tries += 1
+    unit.failed_by = _with_failure(unit, owner)
 
 
 def audit_again(order: Order, unit: Unit, now_ms: int) -> None:

@@ -15,8 +15,9 @@ import structlog
 from sqlmodel import col, func, select
 from sqlmodel.ext.asyncio.session import AsyncSession
 
-from gateway.orders.generation import GENERATING, audit_backlogs
+from gateway.orders.generation import audit_backlogs
 from gateway.orders.policy import Policy
+from gateway.orders.serving import GENERATING
 from gateway.store.engine import Store
 from gateway.store.tables import NodeRole, Order, Review, ReviewState, Unit, UnitState
 

@@ -1,0 +1,133 @@
+"""What orders are ranked by, read from the rows: what waits, and who was served of late."""
+
+from collections import Counter
+from collections.abc import Collection, Sequence
+from typing import Any, cast
+
+import sqlalchemy
+from sqlalchemy import ColumnElement
+from sqlmodel import and_, col, exists, func, or_, select
+from sqlmodel.ext.asyncio.session import AsyncSession
+
+from gateway.orders.policy import MINUTE
+from gateway.orders.priority import Candidate, ranked
+from gateway.orders.sizes import tokens_a_sample
+from gateway.store.tables import (
+    Lease,
+    LeaseKind,
+    LeaseState,
+    Node,
+    Order,
+    OrderStatus,
+    Unit,
+    UnitState,
+)
+from protocol.messages import LoadedModel
+
+GENERATING = (OrderStatus.VALIDATING, OrderStatus.IN_PROGRESS)
+# Customers are compared by what they have leased and were served within this.
+LATELY_MS = 5 * MINUTE
+# Of one model commit, those whose windows end first.
+CANDIDATES = 500
+
+
+async def ranked_orders(
+    session: AsyncSession, loaded: LoadedModel, over: float, speed: float | None, now_ms: int
+) -> list[str]:
+    """Return the orders of a model commit that have samples to generate, first things first.
+
+    Args:
+        over: share of an order's window that must have passed.
+        speed: tokens a second of all miners that hold the model; None where nobody knows.
+    """
+    candidates = await _candidates(session, loaded, over, now_ms)
+    accounts = {one.account_id for one in candidates}
+    kind = LeaseKind.GENERATE
+    served = await served_lately(session, loaded, kind, accounts, now_ms)
+    return [one.order_id for one in ranked(candidates, served, speed, now_ms)]
+
+
+async def served_lately(
+    session: AsyncSession,
+    loaded: LoadedModel,
+    kind: LeaseKind,
+    accounts: Collection[str],
+    now_ms: int,
+) -> Counter[str]:
+    """Return the tokens that accounts have leased of a model commit, or were answered of late.
+
+    Not looked up where there is nothing to compare.
+    """
+    served: Counter[str] = Counter()
+    if len(accounts) < 2:
+        return served
+    of_commit = (
+        col(Lease.kind) == kind,
+        col(Order.model) == loaded.model,
+        col(Order.revision) == loaded.revision,
+    )
+    live = (
+        select(Order.account_id, func.sum(col(Unit.samples) * tokens_a_sample()))
+        .join(Lease, col(Lease.order_id) == col(Order.id))
+        .join(Unit, col(Unit.id) == col(Lease.unit_id))
+        .where(col(Lease.state) == LeaseState.LIVE, *of_commit)
+    )
+    # A lease is answered before it expires, so that the index on that finds them.
+    lately = (
+        select(Order.account_id, func.sum(Lease.tokens))
+        .join(Lease, col(Lease.order_id) == col(Order.id))
+        .where(
+            col(Lease.state) == LeaseState.ANSWERED,
+            col(Lease.expires_at_ms) > now_ms - LATELY_MS,
+            col(Lease.ended_at_ms) > now_ms - LATELY_MS,
+            *of_commit,
+        )
+    )
+    for statement in (live, lately):
+        rows = await session.exec(statement.group_by(col(Order.account_id)))
+        for account_id, tokens in rows.all():
+            served[account_id] += float(tokens or 0)  # pyright: ignore[reportArgumentType]
+    return served
+
+
+def speed_together(nodes: Sequence[Node]) -> float | None:
+    """Return the tokens a second of nodes; one that was never measured counts as their mean."""
+    known = [node.tokens_per_second for node in nodes if node.tokens_per_second]
+    return len(nodes) * sum(known) / len(known) if known else None
+
+
+async def _candidates(
+    session: AsyncSession, loaded: LoadedModel, over: float, now_ms: int
+) -> list[Candidate]:
+    begun = col(Order.created_at_ms) * (1 - over) + col(Order.expires_at_ms) * over
+    is_open = and_(col(Unit.order_id) == col(Order.id), col(Unit.state) == UnitState.OPEN)
+    uncut = (col(Order.lines_usable) - col(Order.cursor_line)) * col(Order.n)
+    statement = (
+        sqlalchemy.select(
+            col(Order.id),
+            col(Order.account_id),
+            (uncut + _samples(is_open)) * tokens_a_sample(),
+            col(Order.expires_at_ms),
+        )
+        .where(
+            col(Order.status).in_(GENERATING),
+            col(Order.model) == loaded.model,
+            col(Order.revision) == loaded.revision,
+            col(Order.expires_at_ms) > now_ms,
+            begun <= now_ms,
+            or_(col(Order.cursor_line) < col(Order.lines_usable), exists().where(is_open)),
+        )
+        .order_by(col(Order.expires_at_ms), col(Order.id))
+        .limit(CANDIDATES)
+    )
+    rows = (await session.exec(cast(Any, statement))).all()
+    return [Candidate(row[0], row[1], float(row[2]), row[3]) for row in rows]
+
+
+def _samples(condition: ColumnElement[bool]) -> ColumnElement[Any]:
+    return (
+        select(func.coalesce(func.sum(Unit.samples), 0))
+        .where(condition)
+        .correlate(Order)
+        .scalar_subquery()
+    )
