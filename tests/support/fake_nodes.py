@@ -45,7 +45,8 @@ from scoring.sample_rule import RULE
 STACK = Stack(
     engine="transformers", version="0", dtype="float32", head_dtype="float32", device="cpu"
 )
-POLL_SECONDS = 0.05
+# How long a request for work waits at the gateway; a node that is stopped ends so late.
+WAIT_SECONDS = 0.5
 # What makes a verdict one that voids the sample at its first token, with the mark to show for it.
 VOID: dict[str, object] = {
     "outcome": "void",
@@ -116,12 +117,10 @@ class FakeNodes:
         """Generate until stopped."""
         async with NodeClient(origin, self.miner) as client:
             await client.announce(self.announcement("miner"))
+            request = LeaseRequest(role="miner", loaded=self.loaded, wait_seconds=WAIT_SECONDS)
             while not self.stop.is_set():
-                lease = await client.lease_generation(
-                    LeaseRequest(role="miner", loaded=self.loaded)
-                )
+                lease = await client.lease_generation(request)
                 if lease is None:
-                    await asyncio.sleep(POLL_SECONDS)
                     continue
                 self.works.append(lease.work)
                 await client.heartbeat(lease.lease_id, 1)
@@ -132,11 +131,10 @@ class FakeNodes:
         """Judge until stopped."""
         async with NodeClient(origin, self.validator) as client:
             await client.announce(self.announcement("validator"))
-            request = LeaseRequest(role="validator", loaded=self.loaded)
+            request = LeaseRequest(role="validator", loaded=self.loaded, wait_seconds=WAIT_SECONDS)
             while not self.stop.is_set():
                 lease = await client.lease_audit(request)
                 if lease is None:
-                    await asyncio.sleep(POLL_SECONDS)
                     continue
                 await client.heartbeat(lease.lease_id, 1)
                 await unless_over(client.submit_verdicts(lease.lease_id, self.verdicts(lease)))
