@@ -18,6 +18,25 @@ from gateway.orders.policy import Policy
 from gateway.store.engine import Store
 from gateway.store.objects import Objects, open_objects
 
+# What these tests show over SQLite holds over PostgreSQL in the same way: none is about writers
+# that meet. The slow suite runs them there too; those of store, ledger and dispatch always do.
+SHOWN_BY_SQLITE = (
+    "test_epochs.py",
+    "test_orders_blame.py",
+    "test_orders_convicting.py",
+    "test_orders_evaluation.py",
+    "test_orders_export.py",
+    "test_orders_reviews.py",
+)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what is slow for running over PostgreSQL again."""
+    for item in items:
+        if item.path.name in SHOWN_BY_SQLITE and "postgresql" in item.name:
+            item.add_marker(pytest.mark.slow)
+
 
 @pytest.fixture(scope="session")
 def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:

@@ -332,6 +332,7 @@ def test_b59_cancel(gateway: LiveGateway, nodes: FakeNodes) -> None:
         client.batches.cancel(batch.id)
 
 
+@pytest.mark.slow
 def test_b61_restarts(hub: tuple[LoadedModel, Tokenizer], tmp_path: Path) -> None:
     data = tmp_path / "gateway"
     with live_gateway(data, unit_samples=8) as first:

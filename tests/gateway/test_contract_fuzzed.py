@@ -130,7 +130,7 @@ def fuzz(gateway: LiveGateway, folder: Path, *options: str) -> None:
 
 
 def test_bounded(gateway: LiveGateway, tmp_path: Path) -> None:
-    fuzz(gateway, tmp_path, "--max-examples", "10", "--seed", "7")
+    fuzz(gateway, tmp_path, "--max-examples", "4", "--seed", "7")
 
 
 @pytest.mark.slow

@@ -15,6 +15,8 @@ from protocol.chain.local import LocalChain
 from protocol.messages import Heartbeat
 
 STEPS = 120
+# Seeds and shares of second opinions of the slow suite.
+MORE = ((0, 0.0), (1, 0.0), (1, 0.5))
 N = 3
 REFUSALS = {
     "lease_over",
@@ -200,8 +202,10 @@ async def simulate(world, seed: int, second_opinions: float) -> None:
         await check_books(world, order)
 
 
-@pytest.mark.parametrize("second_opinions", [0.0, 0.5])
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize(
+    ("seed", "second_opinions"),
+    [(0, 0.5), *(pytest.param(*more, marks=pytest.mark.slow) for more in MORE)],
+)
 async def test_the_books_balance_whatever_nodes_do(sqlite_world, seed: int, second_opinions: float):
     await simulate(sqlite_world, seed, second_opinions)
 

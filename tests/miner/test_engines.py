@@ -20,6 +20,7 @@ from miner.engines.base import (
     EngineSettings,
     GenerationCancelled,
     UnitRefused,
+    make_engine,
 )
 from miner.engines.process import EngineProcess
 from protocol.documents import work_keys
@@ -212,49 +213,24 @@ def test_a_cancelled_generation_ends_early(name, request, make_work, chat_prompt
     assert len(running.generate(short)) == 2
 
 
-async def test_a_killed_engine_is_reported(tiny_folder, tmp_path, make_work, chat_prompts):
-    engine = await EngineProcess.start(
-        ENGINE_FACTORIES["transformers"],
-        tiny_folder,
-        MODEL,
-        REVISION,
-        EngineSettings(threads=1),
-        tmp_path / "engine.log",
-    )
-    work = make_work(chat_prompts, 64, max_tokens=30_000, temperature=4.0)
-    generating = asyncio.create_task(engine.generate(work, lambda tokens: None))
-    await asyncio.sleep(0.1)
-    os.killpg(engine.pid, signal.SIGKILL)
-    with pytest.raises(EngineCrashed, match="status -9"):
-        await generating
-
-
-async def test_a_folder_without_a_model_is_refused(tmp_path):
+def test_a_folder_without_a_model_is_refused(tmp_path):
     with pytest.raises(EngineError, match="transformers refuses"):
-        await EngineProcess.start(
-            ENGINE_FACTORIES["transformers"],
-            tmp_path,
-            MODEL,
-            REVISION,
-            EngineSettings(),
-            tmp_path / "engine.log",
-        )
+        load_here(tmp_path)
 
 
-async def test_weights_that_are_missing_are_never_made_up(tiny_folder, tmp_path):
+def test_weights_that_are_missing_are_never_made_up(tiny_folder, tmp_path):
     folder = shutil.copytree(tiny_folder, tmp_path / "model")
     tensors = load_file(folder / "model.safetensors")
     del tensors["model.layers.1.mlp.up_proj.weight"]
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
     with pytest.raises(EngineError, match=r"lacks weights, among them model\.layers\.1\.mlp"):
-        await EngineProcess.start(
-            ENGINE_FACTORIES["transformers"],
-            folder,
-            MODEL,
-            REVISION,
-            EngineSettings(),
-            tmp_path / "engine.log",
-        )
+        load_here(folder)
+
+
+def load_here(folder: Path) -> None:
+    """Load a snapshot with transformers in the test's own process, which has it imported."""
+    engine = make_engine(ENGINE_FACTORIES["transformers"])
+    engine.load(folder, MODEL, REVISION, EngineSettings())
 
 
 async def test_an_unknown_factory_is_named(tmp_path):
@@ -262,3 +238,17 @@ async def test_an_unknown_factory_is_named(tmp_path):
         await EngineProcess.start(
             "miner.nowhere:Engine", tmp_path, MODEL, REVISION, EngineSettings(), tmp_path / "log"
         )
+
+
+def test_a_killed_engine_is_reported(transformers, make_work, chat_prompts):
+    """The last test on its engine."""
+    work = make_work(chat_prompts, 64, max_tokens=30_000, temperature=4.0)
+
+    async def killed() -> None:
+        generating = asyncio.create_task(transformers.engine.generate(work, lambda tokens: None))
+        await asyncio.sleep(0.1)
+        os.killpg(transformers.engine.pid, signal.SIGKILL)
+        await generating
+
+    with pytest.raises(EngineCrashed, match="status -9"):
+        transformers.runner.run(killed())

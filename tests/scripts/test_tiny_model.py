@@ -130,6 +130,7 @@ def test_the_walkthroughs_questions_are_answered(
     assert check.share_right(samples, [key] * 50) >= 0.9
 
 
+@pytest.mark.slow
 def test_its_own_text_is_as_open_as_a_real_models_and_ends(model: check.Model) -> None:
     torch.manual_seed(0)
     samples = model.sample(check.OPEN_PROMPTS * 3, check.OPEN_SAMPLING, 600, thinking=False)
