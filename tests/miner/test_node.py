@@ -96,11 +96,16 @@ def settings(url: str, tmp_path: Path, factory: str | None) -> MinerSettings:
 
 @asynccontextmanager
 async def running(
-    url: str, miner: Keypair, tmp_path: Path, factory: str | None = "scripted_engines:Counting"
+    url: str,
+    miner: Keypair,
+    tmp_path: Path,
+    factory: str | None = "scripted_engines:Counting",
+    **options: float,
 ) -> AsyncIterator[MinerNode]:
     """Run a node beside the block and stop it after."""
     async with NodeClient(url, miner) as client:
-        node = MinerNode(settings(url, tmp_path, factory), client, miner)
+        chosen = settings(url, tmp_path, factory).model_copy(update=options)
+        node = MinerNode(chosen, client, miner)
         working = asyncio.create_task(node.run())
         try:
             yield node
@@ -239,14 +244,13 @@ async def test_a_miner_suspended_for_one_model_turns_to_another(gateway, miner, 
 
     fake.refuse = refuse
     with capture_logs() as logs:
-        async with running(url, miner, tmp_path) as node:
-            node._settings = node._settings.model_copy(update={"switch_seconds": 0.0})
+        async with running(url, miner, tmp_path, switch_seconds=0.0):
             await fake.until(lambda: any(one.loaded for one in fake.announcements))
             fake.units = [missing]
-            known = len(fake.announcements)
             # It says what it holds after each try to load.
-            await fake.until(lambda: len(fake.announcements) > known)
-    assert any("has no revision" in entry.get("reason", "") for entry in logs)
+            await fake.until(
+                lambda: any("has no revision" in one.get("reason", "") for one in logs)
+            )
 
 
 async def test_a_model_that_is_not_on_the_hub_is_avoided(gateway, miner, unit, tmp_path):
@@ -255,7 +259,7 @@ async def test_a_model_that_is_not_on_the_hub_is_avoided(gateway, miner, unit, t
     fake.units = [missing]
     with capture_logs() as logs:
         async with running(url, miner, tmp_path):
-            await fake.until(lambda: len(fake.announcements) == 2)
+            await fake.until(lambda: any(one["event"] == "model not loaded" for one in logs))
             fake.units = [unit(2)]
             await fake.until(lambda: bool(fake.results))
     failure = next(entry for entry in logs if entry["event"] == "model not loaded")
