@@ -31,6 +31,9 @@ from gateway.store.tables import (
 )
 from protocol.messages import AuditTerms, LeaseRecord, LeaseRequest, LoadedModel
 
+# Making an alias takes longer than the query that it is for.
+_RESULT, _EARLIER = aliased(Lease), aliased(Lease)
+
 
 @dataclass(frozen=True)
 class AuditGrant:
@@ -169,7 +172,7 @@ async def _review(
     Args:
         delivered_before_ms: one of what was delivered must have been offered by then.
     """
-    result_lease = aliased(Lease)
+    result_lease = _RESULT
     statement = (
         select(Order, Unit, result_lease, Review)
         .join(Unit, col(Unit.id) == col(Review.unit_id))
@@ -193,7 +196,7 @@ async def _review(
 
 
 def _had_before(result_lease: type[Lease], node: Node) -> ColumnElement[bool]:
-    earlier = aliased(Lease)
+    earlier = _EARLIER
     return exists().where(
         # A known-answer unit has the samples of another result.
         or_(
@@ -209,7 +212,7 @@ async def _oldest(
     session: AsyncSession, node: Node, loaded: LoadedModel, *, fresh: bool
 ) -> tuple[Order, Unit, Lease] | None:
     """Return the oldest waiting result; ``fresh`` leaves out what this owner had before."""
-    result_lease = aliased(Lease)
+    result_lease = _RESULT
     statement = (
         select(Order, Unit, result_lease)
         .join(Unit, col(Unit.order_id) == col(Order.id))

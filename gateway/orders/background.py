@@ -18,6 +18,9 @@ from gateway.store.engine import Store
 from gateway.store.tables import Order, OrderStatus
 from protocol.chain.base import Chain
 
+# So many times as long as it worked, the background rests, but no longer than a tick.
+REST = 3.0
+
 log = structlog.get_logger("gateway.background")
 
 
@@ -75,8 +78,11 @@ async def _again_and_again(
     work: Callable[[], Awaitable[None]], store: Store, policy: Policy
 ) -> None:
     while True:
-        heard = store.news
+        heard, started = store.news, asyncio.get_running_loop().time()
         await work()
+        # However much news there is, requests get most of the processor.
+        worked = asyncio.get_running_loop().time() - started
+        await asyncio.sleep(min(REST * worked, policy.tick_ms / 1000))
         await store.wait_for_news(policy.tick_ms / 1000, heard)
 
 

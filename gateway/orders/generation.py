@@ -80,11 +80,14 @@ async def lease_generation(
         holders = [miner for miner in miners if has_loaded(miner, request.loaded)]
         speed = speed_together(holders)
         order_ids = await ranked_orders(session, request.loaded, over, speed, now_ms)
-        late = [] if last else await stragglers(session, node, request.loaded, others, now_ms)
     for order_id in order_ids[:ORDERS_LOOKED_AT]:
         granted = await _claim(store, order_id, node, others, request.max_samples, policy, now_ms)
         if granted is not None:
             return await _handed_out(store, keypair, *granted, policy)
+    if last:
+        return None
+    async with store.read() as session:
+        late = await stragglers(session, node, request.loaded, others, now_ms)
     for straggler in late:
         granted = await _claim_second(store, straggler, node, policy, now_ms)
         if granted is not None:

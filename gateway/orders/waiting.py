@@ -51,12 +51,14 @@ class Place:
     Attributes:
         left: its wait was ended.
         gone: nobody is there any more to take an answer.
+        trying: it was woken and has not found out yet.
     """
 
     def __init__(self, want: Want) -> None:
         self.want = want
         self.left = False
         self.gone = False
+        self.trying = False
         self._turn = asyncio.Event()
 
     @property
@@ -125,6 +127,9 @@ class WaitingRoom:
         finally:
             self._of -= Counter((hotkey,))
             line.remove(place)
+            if place.is_woken:
+                # A turn that it does not take is the next one's.
+                self._wake(want, 1)
             if not line:
                 self._lines.pop(want, None)
                 self._passed_over.pop(want, None)
@@ -135,7 +140,9 @@ class WaitingRoom:
         """Return what ``attempt`` does once it is something; None after ``seconds`` of nothing."""
         until = asyncio.get_running_loop().time() + seconds
         while await place.turn(until):
+            place.trying = True
             granted = await attempt()
+            place.trying = False
             if granted is not None:
                 self._passed_over.pop(place.want, None)
                 self._wake(place.want, 1)
@@ -144,9 +151,6 @@ class WaitingRoom:
             line = self._lines[place.want]
             line.remove(place)
             line.append(place)
-        if place.is_woken and not place.left:
-            # It was woken as its wait ended: the next one takes its turn.
-            self._wake(place.want, 1)
         return None
 
     async def look(self) -> None:
@@ -181,7 +185,7 @@ class WaitingRoom:
         for place in self._lines.get(want, ()):
             if count == 0:
                 return
-            if not place.is_woken:
+            if not (place.is_woken or place.trying):
                 place.wake()
                 count -= 1
 

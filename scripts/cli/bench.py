@@ -63,3 +63,9 @@ def intake(context: typer.Context) -> None:
 def incentives(context: typer.Context) -> None:
     """Simulate miners of every strategy over weeks: what each earns beside an honest one."""
     forward("scripts.bench.incentives.__main__", context)
+
+
+@bench.command("swarm", context_settings=REST)
+def swarm(context: typer.Context) -> None:
+    """Run 200 miners and 20 validators that fake the model against one gateway."""
+    forward("scripts.bench.swarm.__main__", context)
