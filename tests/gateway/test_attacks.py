@@ -45,7 +45,7 @@ def attacker(target: Attacked) -> Iterator[Attacker]:
 # A14, A15: who sent a request
 
 
-def test_two_senders_in_one_request(gateway: LiveGateway, attacker: Attacker) -> None:
+def test_a14_two_senders_in_one_request(gateway: LiveGateway, attacker: Attacker) -> None:
     """One hotkey to be looked up, another whose signature verifies."""
     stranger, victim = new_keypair(), attacker.validator
     body = attacker.nodes.announcement("validator").model_dump_json().encode()
@@ -59,7 +59,7 @@ def test_two_senders_in_one_request(gateway: LiveGateway, attacker: Attacker) ->
         assert "x-bittensor-hotkey" in error["message"]
 
 
-def test_a_captured_post_is_worth_nothing_elsewhere(
+def test_a14_a_captured_post_is_worth_nothing_elsewhere(
     gateway: LiveGateway, attacker: Attacker
 ) -> None:
     lease = attacker.lease()
@@ -71,7 +71,7 @@ def test_a_captured_post_is_worth_nothing_elsewhere(
     assert_refused(httpx.post(gateway.origin + path, headers=headers), 401, "replayed_request")
 
 
-def test_a_deregistered_node_is_out_in_the_middle_of_its_lease(
+def test_a16_a_deregistered_node_is_out_in_the_middle_of_its_lease(
     gateway: LiveGateway, attacker: Attacker
 ) -> None:
     lease = attacker.lease()
@@ -99,7 +99,9 @@ def test_a_deregistered_node_is_out_in_the_middle_of_its_lease(
         ("ab", "samples.1"),
     ],
 )
-def test_ids_that_are_none(gateway: LiveGateway, attacker: Attacker, ids: Any, place: str) -> None:
+def test_a4_ids_that_are_none(
+    gateway: LiveGateway, attacker: Attacker, ids: Any, place: str
+) -> None:
     lease = attacker.lease()
     result = attacker.nodes.result(lease)
     document = {**result.model_dump(), "samples": [result.samples[0], ids]}
@@ -112,8 +114,8 @@ def test_ids_that_are_none(gateway: LiveGateway, attacker: Attacker, ids: Any, p
     assert attacker.post(lease, result).status_code == 200
 
 
-@pytest.mark.parametrize("extra", ["text", "tokens", "finish_reason", "usage", "logprobs"])
-def test_no_second_field_for_one_truth(attacker: Attacker, extra: str) -> None:
+@pytest.mark.parametrize("extra", ["tokens", "finish_reason", "usage", "logprobs", "proof"])
+def test_a1_no_second_field_for_one_truth(attacker: Attacker, extra: str) -> None:
     lease = attacker.lease()
     document = attacker.nodes.result(lease).model_dump() | {extra: [[7]]}
     error = assert_refused(
@@ -122,7 +124,38 @@ def test_no_second_field_for_one_truth(attacker: Attacker, extra: str) -> None:
     assert error["param"] == extra
 
 
-def test_a_result_of_another_unit_attempt_or_miner(
+@pytest.mark.parametrize("truth_is_last", [True, False])
+def test_a1_a_member_given_twice_is_one_truth(
+    gateway: LiveGateway, attacker: Attacker, truth_is_last: bool
+) -> None:
+    """What was signed is what is kept, or nothing is taken, whichever a reader would have read."""
+    lease = attacker.lease()
+    result = attacker.nodes.result(lease)
+    members = result.model_dump_json()[1:-1]
+    other = '"samples": [[1], [2]]'
+    pieces = (other, members) if truth_is_last else (members, other)
+    answer = attacker.post(lease, ("{" + ",".join(pieces) + "}").encode())
+    if not truth_is_last:
+        assert_refused(answer, 400, "invalid_result")
+        return
+    assert answer.status_code == 200
+    audit = attacker.audit()
+    assert audit.result == result
+
+
+@pytest.mark.parametrize("member", ["text", "texts", "messages", "choices", "output"])
+def test_a3_no_text_is_taken(attacker: Attacker, member: str) -> None:
+    lease = attacker.lease()
+    document = attacker.nodes.result(lease).model_dump() | {member: ["Paris"]}
+    error = assert_refused(
+        attacker.post(lease, json.dumps(document).encode()), 400, "invalid_message"
+    )
+    assert error["param"] == member
+    samples = attacker.nodes.result(lease).model_dump() | {"samples": ["Paris", "Paris"]}
+    assert_refused(attacker.post(lease, json.dumps(samples).encode()), 400, "invalid_message")
+
+
+def test_a13_a_result_of_another_unit_attempt_or_miner(
     gateway: LiveGateway, attacker: Attacker
 ) -> None:
     first, second = attacker.lease(), attacker.lease()
@@ -147,7 +180,7 @@ def test_a_result_of_another_unit_attempt_or_miner(
     assert counters(gateway) == before
 
 
-def test_a_second_result_and_a_late_one_change_nothing(
+def test_a13_a_second_result_and_a_late_one_change_nothing(
     gateway: LiveGateway, attacker: Attacker
 ) -> None:
     lease, late = attacker.lease(), attacker.lease()
@@ -170,7 +203,9 @@ def test_a_second_result_and_a_late_one_change_nothing(
 # A12: hoarding
 
 
-def test_a_node_holds_a_bounded_number_of_leases(gateway: LiveGateway, target: Attacked) -> None:
+def test_a12_a_node_holds_a_bounded_number_of_leases(
+    gateway: LiveGateway, target: Attacked
+) -> None:
     limit = gateway.state.settings.policy.leases_at_once
     batch = order(gateway, limit + 4)
     hoarder, other = (Attacker(gateway, target.loaded, target.end) for _ in range(2))

@@ -5,9 +5,11 @@ import json
 import socket
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from attacker import (
     POSTS,
@@ -17,6 +19,7 @@ from attacker import (
     attacked,
     attacker_of,
     new_registered,
+    signed,
 )
 from live_gateway import LiveGateway
 
@@ -24,6 +27,7 @@ from gateway.neurons import Neurons
 from gateway.orders import results
 from protocol.chain.base import Snapshot
 from protocol.chain.local import LocalChain
+from protocol.messages import Announcement
 
 UNKNOWN = "00000000-0000-7000-8000-000000000000"
 
@@ -65,6 +69,33 @@ def test_long_bodies_that_can_be_no_answer_are_not_read(
     # As many ids as a result may have, with white space: what is wrong with it is its root.
     assert_refused(attacker.post(lease, spaced), 400, "invalid_result")
     assert attacker.post(lease, result).status_code == 200
+
+
+def test_a20_a_flood_of_signed_requests_is_answered_by_the_limit(
+    gateway: LiveGateway, attacker: Attacker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One node asks on four connections without a pause; meanwhile another one is served."""
+    rates = gateway.state.node_rates
+    monkeypatch.setattr(rates, "_burst", 40)
+    monkeypatch.setattr(rates, "_per_second", 0.001)
+    flooder = new_registered(gateway)
+
+    def flood() -> list[int]:
+        with httpx.Client(base_url=gateway.origin, timeout=60) as client:
+            asked = [signed(gateway, flooder, POSTS, b"{}") for _ in range(50)]
+            return [client.post(POSTS, content=b"{}", headers=one).status_code for one in asked]
+
+    with ThreadPoolExecutor(4) as pool:
+        floods = [pool.submit(flood) for _ in range(4)]
+        for _ in range(20):
+            announced = attacker.send(attacker.miner, "/nodes/v1/announce", miner(attacker))
+            assert announced.status_code == 204
+    statuses = [status for one in floods for status in one.result()]
+    assert (statuses.count(400), statuses.count(429)) == (40, 160)
+
+
+def miner(attacker: Attacker) -> Announcement:
+    return attacker.nodes.announcement("miner")
 
 
 def test_declared_lengths_take_no_room_from_others(
