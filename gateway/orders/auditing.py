@@ -16,6 +16,7 @@ from gateway.orders.leases import issued_at, may_hold_more, refuse_unreliable
 from gateway.orders.nodes import known_node, live_nodes
 from gateway.orders.policy import REDRESS_MS, Policy, audit_end, is_excluded
 from gateway.orders.rows import lock_node
+from gateway.orders.serving import ranked_accounts
 from gateway.store.engine import Store
 from gateway.store.objects import Objects
 from gateway.store.tables import (
@@ -82,7 +83,8 @@ async def lease_audit(
         await refuse_unreliable(session, node, request.loaded, policy, now_ms)
         validators = await live_nodes(session, NodeRole.VALIDATOR, policy, now_ms)
         await refuse_distrusted(session, node.coldkey, now_ms)
-    claim = await _claim(store, node, request.loaded, validators, policy, now_ms)
+        accounts = await ranked_accounts(session, request.loaded, now_ms)
+    claim = await _claim(store, node, request.loaded, validators, accounts, policy, now_ms)
     if claim is None:
         return None
     order, unit, result_lease, lease = claim
@@ -109,10 +111,13 @@ async def _claim(
     node: Node,
     loaded: LoadedModel,
     validators: Sequence[Node],
+    accounts: Sequence[str],
     policy: Policy,
     now_ms: int,
 ) -> tuple[Order, Unit, Lease, Lease] | None:
     """Lock and lease a second opinion that waits, or the oldest result, if it may judge any.
+
+    Of several customers' results, those of the one that goes first.
 
     What was delivered is judged again where nothing else waits, or once it has waited for long.
     """
@@ -120,7 +125,8 @@ async def _claim(
         overdue = now_ms - policy.review_ms
         found = await _review(session, node, loaded, delivered_before_ms=overdue)
         review = None if found is None else found[3]
-        found = found or await _oldest(session, node, loaded, fresh=True)
+        for account_id in (*accounts, None):
+            found = found or await _oldest(session, node, loaded, fresh=True, account_id=account_id)
         if found is None:
             found = await _review(session, node, loaded, delivered_before_ms=now_ms)
             review = None if found is None else found[3]
@@ -209,7 +215,12 @@ def _had_before(result_lease: type[Lease], node: Node) -> ColumnElement[bool]:
 
 
 async def _oldest(
-    session: AsyncSession, node: Node, loaded: LoadedModel, *, fresh: bool
+    session: AsyncSession,
+    node: Node,
+    loaded: LoadedModel,
+    *,
+    fresh: bool,
+    account_id: str | None = None,
 ) -> tuple[Order, Unit, Lease] | None:
     """Return the oldest waiting result; ``fresh`` leaves out what this owner had before."""
     result_lease = _RESULT
@@ -228,6 +239,8 @@ async def _oldest(
         .limit(1)
         .with_for_update(of=Unit, skip_locked=True, key_share=True)
     )
+    if account_id is not None:
+        statement = statement.where(col(Order.account_id) == account_id)
     if fresh:
         statement = statement.where(~_had_before(result_lease, node))
     row = (await session.exec(statement)).first()

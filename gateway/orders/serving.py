@@ -27,6 +27,8 @@ from protocol.messages import LoadedModel
 GENERATING = (OrderStatus.VALIDATING, OrderStatus.IN_PROGRESS)
 # Customers are compared by what they have leased and were served within this.
 LATELY_MS = 5 * MINUTE
+# Results of an order whose window ends within this are judged before all others.
+SOON_MS = 30 * MINUTE
 # Of one model commit, those whose windows end first.
 CANDIDATES = 500
 
@@ -45,6 +47,40 @@ async def ranked_orders(
     kind = LeaseKind.GENERATE
     served = await served_lately(session, loaded, kind, accounts, now_ms)
     return [one.order_id for one in ranked(candidates, served, speed, now_ms)]
+
+
+async def ranked_accounts(session: AsyncSession, loaded: LoadedModel, now_ms: int) -> list[str]:
+    """Return the customers with results of a model commit to judge, those that go first first.
+
+    An order whose window ends soon goes before all others. Empty where all are one customer's.
+    """
+    statement = (
+        select(
+            Order.id,
+            Order.account_id,
+            func.sum(col(Unit.samples) * tokens_a_sample()),
+            Order.expires_at_ms,
+        )
+        .join(Unit, col(Unit.order_id) == col(Order.id))
+        .where(
+            col(Unit.state) == UnitState.SUBMITTED,
+            col(Order.model) == loaded.model,
+            col(Order.revision) == loaded.revision,
+        )
+        .group_by(col(Order.id), col(Order.account_id), col(Order.expires_at_ms))
+        .order_by(col(Order.expires_at_ms), col(Order.id))
+        .limit(CANDIDATES)
+    )
+    rows = (await session.exec(statement)).all()
+    accounts = {row[1] for row in rows}
+    if len(accounts) < 2:
+        return []
+    served = await served_lately(session, loaded, LeaseKind.AUDIT, accounts, now_ms)
+    candidates = [Candidate(row[0], row[1], float(row[2]), row[3]) for row in rows]
+    fair = ranked(candidates, served, None, now_ms)
+    soon = [one for one in fair if one.expires_at_ms < now_ms + SOON_MS]
+    soon.sort(key=lambda one: one.expires_at_ms)
+    return list(dict.fromkeys(one.account_id for one in (*soon, *fair)))
 
 
 async def served_lately(
@@ -66,25 +102,22 @@ async def served_lately(
         col(Order.model) == loaded.model,
         col(Order.revision) == loaded.revision,
     )
-    live = (
+    # By what their units come to: of an audit no tokens are counted.
+    leased = (
         select(Order.account_id, func.sum(col(Unit.samples) * tokens_a_sample()))
         .join(Lease, col(Lease.order_id) == col(Order.id))
         .join(Unit, col(Unit.id) == col(Lease.unit_id))
-        .where(col(Lease.state) == LeaseState.LIVE, *of_commit)
+        .where(*of_commit)
+        .group_by(col(Order.account_id))
     )
     # A lease is answered before it expires, so that the index on that finds them.
-    lately = (
-        select(Order.account_id, func.sum(Lease.tokens))
-        .join(Lease, col(Lease.order_id) == col(Order.id))
-        .where(
-            col(Lease.state) == LeaseState.ANSWERED,
-            col(Lease.expires_at_ms) > now_ms - LATELY_MS,
-            col(Lease.ended_at_ms) > now_ms - LATELY_MS,
-            *of_commit,
-        )
+    lately = leased.where(
+        col(Lease.state) == LeaseState.ANSWERED,
+        col(Lease.expires_at_ms) > now_ms - LATELY_MS,
+        col(Lease.ended_at_ms) > now_ms - LATELY_MS,
     )
-    for statement in (live, lately):
-        rows = await session.exec(statement.group_by(col(Order.account_id)))
+    for statement in (leased.where(col(Lease.state) == LeaseState.LIVE), lately):
+        rows = await session.exec(statement)
         for account_id, tokens in rows.all():
             served[account_id] += float(tokens or 0)  # pyright: ignore[reportArgumentType]
     return served

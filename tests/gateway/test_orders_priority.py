@@ -110,3 +110,21 @@ async def test_fifty_thousand_lines_keep_no_ten_others_waiting(sqlite_world, lin
     # Three units of four lines make up the small one; it has had nothing while the other had six.
     assert [units[unit_id] for unit_id in order_of[:3]] == [small.id] * 3
     assert {units[unit_id] for unit_id in order_of[3:]} == {large.id}
+
+
+async def test_results_are_judged_fairly_too(sqlite_world):
+    world = sqlite_world
+    await world.open_account("other")
+    await world.place([[1 + place % 90, 2] for place in range(24)])
+    miner, validator = await world.node("miner"), await world.node("validator")
+    await world.prove(miner)
+    for _ in range(6):
+        await world.generate(miner)
+    assert await world.audit(validator) is not None
+    small = await world.place([[3, 4]] * 4, account_id="other", hours=48)
+    world.now += 1
+    await world.generate(miner)
+    # It came last, and its customer has had nothing judged.
+    lease = await world.lease_audit(validator)
+    (unit,) = await world.rows(Unit, Unit.id == lease.work.unit_id)
+    assert unit.order_id == small.id
