@@ -22,7 +22,9 @@ AT_WORK_MS = HOUR
 
 def is_measured_miner(node: Node, model: str, validators: Sequence[Node]) -> bool:
     """Say whether a miner's stack was measured before that of one of the validators."""
-    return any(is_measured(model, stack_of(node), stack_of(validator)) for validator in validators)
+    # Nodes are many, their stacks few.
+    others = {validator.stack_json: validator for validator in validators}.values()
+    return any(is_measured(model, stack_of(node), stack_of(validator)) for validator in others)
 
 
 async def yields(
@@ -41,11 +43,15 @@ async def yields(
     """
     if is_measured_miner(node, loaded.model, validators):
         return False
-    measured = [
-        other.hotkey
-        for other in others
-        if has_loaded(other, loaded) and is_measured_miner(other, loaded.model, validators)
-    ]
+    holders = [other for other in others if has_loaded(other, loaded)]
+    stacks = {
+        stack_json
+        for stack_json, other in {holder.stack_json: holder for holder in holders}.items()
+        if is_measured_miner(other, loaded.model, validators)
+    }
+    measured = [holder.hotkey for holder in holders if holder.stack_json in stacks]
+    if not measured:
+        return False
     statement = (
         select(Lease.id)
         .join(Order, col(Order.id) == col(Lease.order_id))
@@ -59,4 +65,4 @@ async def yields(
         )
         .limit(1)
     )
-    return bool(measured) and (await session.exec(statement)).first() is not None
+    return (await session.exec(statement)).first() is not None
