@@ -37,6 +37,7 @@ def run(line: str) -> int:
 def test_from_an_empty_folder_to_all_is_well(
     role: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.chdir(tmp_path)
     with live_gateway(tmp_path / "gateway") as gateway:
         keypair = gateway.state.keypair
         gateway.chain.register(keypair.ss58_address, keypair.ss58_address)
