@@ -43,6 +43,12 @@ def audit(context: typer.Context) -> None:
     forward("scripts.bench.power.__main__", context)
 
 
+@bench.command("rivals", context_settings=REST)
+def rivals(context: typer.Context) -> None:
+    """Measure other checks of sampling beside the audit, on the same logits."""
+    forward("scripts.bench.rivals", context)
+
+
 @bench.command("verify")
 def verify(
     quick: Annotated[bool, typer.Option(help="Small deliveries: a look, no figure.")] = False,
