@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from miner.settings import MinerSettings
+from protocol.architectures import SUPPORTED_ARCHITECTURES
 from protocol.vllm_limits import (
     NEED_TORCHVISION,
     VllmUnusable,
     check_model,
     not_computed_here,
 )
-from miner.settings import MinerSettings
-from protocol.architectures import SUPPORTED_ARCHITECTURES
 
 PLAIN, HYBRID, VISION = SUPPORTED_ARCHITECTURES
 
