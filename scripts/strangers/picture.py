@@ -16,7 +16,7 @@ matplotlib.use("Agg")
 
 HONEST, CHEAT, VOID, LAPSED = "#2a6fbb", "#d1495b", "#e8a0a8", "#b9b9b9"
 # The names' part of the epochs' axis, and the width of a miner's description in letters.
-LABELS = 0.3
+LABELS = 0.36
 LABEL_WIDTH = 30
 
 
@@ -45,7 +45,16 @@ def _draw_weights(axes: Axes, cast: Sequence[Stranger], epochs: Sequence[EpochWe
         shares = [100 * epoch.share(one.hotkey) for epoch in epochs]
         colour = HONEST if one.honest else CHEAT
         style = "-" if one.cheat is None else "--"
-        axes.plot(numbers, shares, style, color=colour, marker="o", markersize=4, linewidth=1.6)
+        axes.plot(
+            numbers,
+            shares,
+            style,
+            color=colour,
+            marker="o",
+            markersize=4,
+            linewidth=1.6,
+            clip_on=False,
+        )
         ends.append((shares[-1], one.name, colour))
     for place, text, colour in _apart(ends, 100 * max(0.02, _highest(cast, epochs)) / 18):
         axes.annotate(
@@ -74,15 +83,19 @@ def _highest(cast: Sequence[Stranger], epochs: Sequence[EpochWeights]) -> float:
 
 
 def _apart(ends: Sequence[tuple[float, str, str]], least: float) -> list[tuple[float, str, str]]:
-    """Return labels moved up where they would overlap; those at one place share a label."""
+    """Return labels moved apart where they would overlap; those at zero share one."""
     placed: list[tuple[float, str, str]] = []
     zeros = [name for share, name, _ in ends if not share]
     if zeros:
         numbers = ", ".join(name.removeprefix("miner-") for name in zeros)
         placed.append((0.0, f"miners {numbers}", CHEAT))
-    for share, name, colour in sorted(end for end in ends if end[0]):
-        lowest = placed[-1][0] + least if placed else share
-        placed.append((max(share, lowest), name, colour))
+    others = sorted(end for end in ends if end[0])
+    # The lowest goes down by half of what they lack, so that they stay about their points.
+    spread = others[-1][0] - others[0][0] if others else 0.0
+    down = max(0.0, least * (len(others) - 1) - spread) / 2
+    for share, name, colour in others:
+        floor = placed[-1][0] + least if placed else 0.0
+        placed.append((max(floor, share - down), name, colour))
     return placed
 
 
