@@ -10,7 +10,7 @@ import pytest
 
 @pytest.mark.slow
 def test_cheats_end_at_zero_and_validators_agree(tmp_path: Path):
-    command = [sys.executable, "-P", "-m", "scripts.showcase", "--network", "--epochs", "4"]
+    command = [sys.executable, "-P", "-m", "scripts.showcase", "--network", "--epochs", "5"]
     done = subprocess.run([*command, "--out", str(tmp_path)], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout[-4_000:] + done.stderr[-2_000:]
     assert "NO " not in done.stdout
