@@ -58,6 +58,9 @@ def run(
     poll_seconds: Annotated[
         float | None, typer.Option(help="Pause before asking again for work; 1.")
     ] = None,
+    wait_seconds: Annotated[
+        float | None, typer.Option(help="How long a request waits at the gateway for work; 20.")
+    ] = None,
     switch_seconds: Annotated[
         float | None, typer.Option(help="Time without work before another model is loaded; 30.")
     ] = None,

@@ -46,6 +46,12 @@ def run(
     idle_seconds: Annotated[
         float | None, typer.Option(help="Wait where nothing is to be audited; 1.")
     ] = None,
+    wait_seconds: Annotated[
+        float | None, typer.Option(help="How long a request waits at the gateway for work; 20.")
+    ] = None,
+    switch_seconds: Annotated[
+        float | None, typer.Option(help="Time without work before another model is loaded; 30.")
+    ] = None,
     models: Models = None,
 ) -> None:
     """Audit until Ctrl-C or SIGTERM; `reliquary validator setup` prepares a machine for it.

@@ -1,3 +1,4 @@
+import inspect
 import os
 import re
 import socket
@@ -12,8 +13,12 @@ from gateway.api_keys import authenticate
 from gateway.settings import GatewaySettings
 from gateway.store.engine import Store
 from gateway.store.objects import open_objects
+from miner.settings import MinerSettings
 from scripts.cheats.kinds import KINDS, NODE_KINDS
 from scripts.cli import main
+from scripts.cli.miner import miner
+from scripts.cli.validator import validator
+from validator.settings import ValidatorSettings
 
 HEAVY = ("torch", "vllm", "bittensor", "fastapi", "transformers", "numba", "sqlalchemy")
 ROLES = ("up", "gateway", "miner", "validator", "hub")
@@ -52,6 +57,16 @@ def test_help_names_every_command():
     shown = reliquary("--help").stdout
     for name in (*ROLES, "keys", "accounts", "chain", "bench", "tiny-model"):
         assert re.search(rf"^\s+{name}\s", shown, re.MULTILINE), name
+
+
+@pytest.mark.parametrize(
+    ("command", "settings"), [(miner, MinerSettings), (validator, ValidatorSettings)]
+)
+def test_every_option_of_a_node_is_a_setting_and_how_it_waits_an_option(command, settings):
+    options = set(inspect.signature(command.registered_callback.callback).parameters)
+    options -= {"context", "env"}
+    assert options - set(settings.model_fields) == set()
+    assert {"wait_seconds", "switch_seconds"} <= options
 
 
 def test_up_lists_the_kinds_of_cheat():
