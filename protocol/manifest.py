@@ -28,6 +28,7 @@ from protocol.messages import (
 from protocol.sampling import Sampling, Seed
 
 FileName = Literal["output.jsonl", "errors.jsonl", "receipts.jsonl"]
+BatchFileName = FileName | Literal["report.json", "grades.jsonl"]
 ShardName = Annotated[
     str,
     Field(
@@ -41,7 +42,8 @@ OUTPUT: FileName = "output.jsonl"
 ERRORS: FileName = "errors.jsonl"
 RECEIPTS: FileName = "receipts.jsonl"
 FILES: tuple[FileName, ...] = (OUTPUT, ERRORS, RECEIPTS)
-REPORT = "report.json"
+REPORT: Literal["report.json"] = "report.json"
+GRADES: Literal["grades.jsonl"] = "grades.jsonl"
 MAX_MANIFEST_BYTES = 1024 * 1024
 
 # Up to the year 4147, which every calendar can show.
@@ -111,10 +113,13 @@ class OrderStatement(Message):
 
 
 class ManifestStatement(OrderStatement):
-    """The statement over the delivery of an OpenAI batch, which has three files besides."""
+    """The statement over the delivery of an OpenAI batch, whose files are whole.
+
+    They are ``FILES`` and ``REPORT``, and ``GRADES`` of an evaluation.
+    """
 
     type: Literal["reliquary-manifest/1"] = "reliquary-manifest/1"
-    files: Annotated[dict[FileName, FileRecord], Field(min_length=3)]
+    files: Annotated[dict[BatchFileName, FileRecord], Field(min_length=3)]
 
 
 class NativeStatement(OrderStatement):

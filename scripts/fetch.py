@@ -73,7 +73,7 @@ def fetch(
         if order.get("status") not in ENDED:
             raise FetchError(f"the batch is {order.get('status')}; fetch it once it has ended")
         if not order.get("receipts"):
-            raise FetchError("the batch ended before anything was generated: no delivery")
+            raise FetchError("the batch has no delivery")
         content = _small(client, f"{order_url}/manifest", MAX_MANIFEST_BYTES)
         manifest = _manifest(content)
         out.mkdir(parents=True, exist_ok=True)

@@ -82,10 +82,6 @@ class Tally:
             "samples": {"total": sum(self._samples.values()), **self._samples},
         }
 
-    def encoded(self) -> bytes:
-        """Return ``evaluation.json``, ASCII JSON and a line feed."""
-        return json.dumps(self.evaluation(), separators=(",", ":")).encode("ascii") + b"\n"
-
 
 def shown(share: Fraction | None) -> float | None:
     """Return a share as it is shown, to six places."""

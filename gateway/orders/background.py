@@ -13,6 +13,7 @@ from gateway import uploads
 from gateway.epochs.writing import write_due
 from gateway.graders.pool import GraderPool
 from gateway.orders import convicting, export, kept_quotes, known_units, leases, life, reviewing
+from gateway.orders.failing import note_failure
 from gateway.orders.policy import Policy
 from gateway.store.engine import Store
 from gateway.store.tables import Order, OrderStatus
@@ -132,7 +133,7 @@ async def export_orders(
             order_id=order_id,
         )
         if error is not None and not isinstance(error, export.ExportLost):
-            await export.note_failure(store, order_id, error, policy, int(clock() * 1000))
+            await note_failure(store, order_id, error, scratch, policy, int(clock() * 1000))
 
 
 async def _isolated(name: str, work: Awaitable[object], **context: str) -> BaseException | None:

@@ -4,12 +4,13 @@ import asyncio
 import json
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import ExitStack, aclosing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, BinaryIO, Self
 
 from gateway.graders.pool import GraderPool
+from gateway.graders.tally import LineGrades
 from gateway.intake.outcome import LINES, REFUSED
 from gateway.orders.content import object_key, prompt_offsets
 from gateway.orders.delivery_lines import (
@@ -20,13 +21,15 @@ from gateway.orders.delivery_lines import (
     output_line,
     refused_line,
 )
-from gateway.orders.evaluation import EVALUATION, GRADES, grader_of
+from gateway.orders.evaluation import grader_of, keep_evaluation
 from gateway.orders.evidence import Delivered, delivered_samples, root_units
 from gateway.orders.grading import Grading
+from gateway.orders.order_report import order_report
+from gateway.orders.report import AuditTally
 from gateway.store.engine import Store
 from gateway.store.objects import Objects
 from gateway.store.tables import Order, Unit
-from protocol.manifest import FILES
+from protocol.manifest import FILES, GRADES, REPORT
 
 # Lines that no unit holds are written in runs of this many.
 RUN = 1_000
@@ -65,16 +68,21 @@ class Written:
 
 @dataclass(frozen=True)
 class Delivery:
-    """The files of a delivery but its manifest; any may be empty.
+    """The files of a delivery but its manifest; lines may be none.
 
-    An evaluation also has the grades of its lines, and what it came to.
+    ``grades`` are those of an evaluation; None where the order is none.
     """
 
     output: Written
     errors: Written
     receipts: Written
-    grades: Written | None = None
-    evaluation: Written | None = None
+    report: Written
+    grades: Written | None
+
+    def files(self) -> list[Written]:
+        """Return those that there are."""
+        lines = [self.output, self.errors, self.receipts, self.report]
+        return lines if self.grades is None else [*lines, self.grades]
 
 
 async def write_delivery(
@@ -85,37 +93,38 @@ async def write_delivery(
     graders: GraderPool,
     folder: Path,
 ) -> Delivery:
-    """Write output, errors, receipts and evaluation of an order whose generation is over.
+    """Write the files of an order whose generation is over, all but the manifest.
 
-    The bytes depend on the order's rows and objects alone; its grades become objects.
+    The bytes depend on the order's rows and objects alone; grades become objects.
 
     Raises:
         ObjectMissing: an object that the rows name is gone.
     """
-    heading = heading_of(order)
+    heading, audit = heading_of(order), AuditTally()
+    grader, grading = grader_of(order), None
     with ExitStack() as stack:
-        delivery = Delivery(*(stack.enter_context(Written(folder / name)) for name in FILES))
+        output, errors, receipts, made_report = (
+            stack.enter_context(Written(folder / name)) for name in (*FILES, REPORT)
+        )
+        grades = None if grader is None else stack.enter_context(Written(folder / GRADES))
+        delivery = Delivery(output, errors, receipts, made_report, grades)
         async for refused in refused_entries(store, order):
             delivery.errors.write(refused_line(heading, refused))
         runs = delivered_lines(store, order, gateway_hotkey)
-        grader = grader_of(order)
-        if grader is None:
-            async for lines in runs:
-                await asyncio.to_thread(_write, heading, lines, decoder, delivery)
-            return delivery
-        grading = Grading(heading, grader, graders, store.objects, decoder)
-        grades = stack.enter_context(Written(folder / GRADES))
-        async for lines in grading.graded(runs):
-            await asyncio.to_thread(_write, heading, lines, decoder, delivery)
-            grades.write(b"".join(grading.line_grades(line).encoded() for line in lines))
-        evaluation = stack.enter_context(Written(folder / EVALUATION))
-        evaluation.write(grading.tally.encoded())
-    return replace(delivery, grades=grades, evaluation=evaluation)
+        if grader is not None:
+            grading = Grading(heading, grader, graders, store.objects, decoder)
+            runs = grading.graded(runs)
+        async for lines in runs:
+            await asyncio.to_thread(_write, heading, lines, decoder, delivery, audit)
+        evaluation = None if grading is None else grading.tally.evaluation()
+        delivery.report.write(order_report(order, audit, evaluation))
+    await keep_evaluation(store.objects, order, evaluation)
+    return delivery
 
 
 def refused_entries(store: Store, order: Order) -> AsyncGenerator[dict[str, Any], None]:
     """Yield the refused lines of an order, as the intake wrote them."""
-    return _objects_of(store.objects, order.id, REFUSED)
+    return objects_of(store.objects, order.id, REFUSED)
 
 
 async def delivered_lines(
@@ -128,7 +137,7 @@ async def delivered_lines(
     Raises:
         ObjectMissing: an object that the rows name is gone.
     """
-    async with aclosing(_objects_of(store.objects, order.id, LINES)) as entries:
+    async with aclosing(objects_of(store.objects, order.id, LINES)) as entries:
         async for first, end, samples in _runs(store, order, gateway_hotkey):
             yield await _lines(store, order, first, end, entries, samples)
 
@@ -187,14 +196,26 @@ async def _lines(
 
 
 def _write(
-    heading: Heading, lines: list[Line[Delivered]], decoder: Decoder, delivery: Delivery
+    heading: Heading,
+    lines: list[Line[Delivered]],
+    decoder: Decoder,
+    delivery: Delivery,
+    audit: AuditTally,
 ) -> None:
     for line in lines:
         if line.samples:
             delivery.output.write(output_line(heading, line, decoder))
             delivery.receipts.write(receipt_lines(line))
+            audit.add(line)
         if len(line.samples) < heading.n:
             delivery.errors.write(missing_line(heading, line))
+        if delivery.grades is not None:
+            delivery.grades.write(grades_of(heading, line).encoded())
+
+
+def grades_of(heading: Heading, line: Line[Delivered]) -> LineGrades:
+    """Return the grades of a line that was graded."""
+    return LineGrades(line.index, line.custom_id, heading.n, line.grades)
 
 
 def receipt_lines(line: Line[Delivered]) -> bytes:
@@ -205,10 +226,14 @@ def receipt_lines(line: Line[Delivered]) -> bytes:
     )
 
 
-async def _objects_of(
+async def objects_of(
     objects: Objects, order_id: str, name: str
 ) -> AsyncGenerator[dict[str, Any], None]:
-    """Yield the JSON objects of one of an order's line files."""
+    """Yield the JSON objects of one of an order's line files.
+
+    Raises:
+        ObjectMissing: it is gone.
+    """
     rest = b""
     async for piece in objects.stream(object_key(order_id, name)):
         *whole, rest = (rest + piece).split(b"\n")

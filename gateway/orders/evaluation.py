@@ -1,20 +1,34 @@
 """What an order shows of its evaluation."""
 
 import json
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
 from gateway.orders.content import object_key
-from gateway.store.objects import ObjectMissing, Objects
+from gateway.store.objects import ObjectExists, ObjectMissing, Objects
 from gateway.store.tables import OPEN_STATUSES, Order
 
 GRADER = "reliquary_grader"
-GRADES, EVALUATION = "grades.jsonl", "evaluation.json"
+# What the native order shows; the report of the delivery, which is signed for, holds the same.
+EVALUATION = "evaluation.json"
 
 
 def grader_of(order: Order) -> str | None:
     """Return the grader of an order; None where it is no evaluation."""
     return json.loads(order.metadata_json or "{}").get(GRADER)
+
+
+async def keep_evaluation(
+    objects: Objects, order: Order, evaluation: Mapping[str, Any] | None
+) -> None:
+    """Keep what an order's grading came to, for ``evaluation_of``; nothing where it is None."""
+    if evaluation is None:
+        return
+    content = json.dumps(evaluation, separators=(",", ":")).encode("ascii")
+    # An exporter that died may have stored the very same.
+    with suppress(ObjectExists):
+        await objects.put(object_key(order.id, EVALUATION), content)
 
 
 async def evaluation_of(objects: Objects, order: Order) -> dict[str, Any] | None:

@@ -2,7 +2,7 @@
 
 import asyncio
 import tempfile
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from hashlib import sha256
@@ -17,39 +17,48 @@ from gateway.graders.pool import GraderPool
 from gateway.orders import transitions
 from gateway.orders.content import object_key
 from gateway.orders.delivery import Delivery, Written, write_delivery
+from gateway.orders.delivery_lines import Decoder
+from gateway.orders.failing import EXPORTED
 from gateway.orders.manifest import manifest_statement
-from gateway.orders.native_delivery import Joined, NativeDelivery, Tools, deliver_natively
-from gateway.orders.policy import SECOND, Policy
+from gateway.orders.native_delivery import NativeDelivery, Tools, deliver_natively
+from gateway.orders.policy import Policy
 from gateway.orders.rows import lock_order
 from gateway.orders.shards import Bounds
+from gateway.orders.stored_files import file_row, put_once
 from gateway.store.engine import Store
-from gateway.store.objects import ObjectExists, Objects
+from gateway.store.objects import Objects
 from gateway.store.tables import (
     DeliveredFile,
     Ending,
     File,
     FileKind,
-    FilePurpose,
     Order,
-    OrderStatus,
     new_id,
 )
-from protocol.manifest import MANIFEST, signed_manifest
-from protocol.repository import RepositoryError
+from protocol.manifest import (
+    ERRORS,
+    GRADES,
+    MANIFEST,
+    OUTPUT,
+    RECEIPTS,
+    REPORT,
+    signed_manifest,
+)
 
 log = structlog.get_logger("gateway.export")
 
 ModelFolder = Callable[[str, str], Path]
-EXPORTED = (OrderStatus.FINALIZING, OrderStatus.CANCELLING)
-BACK_OFF_MS = 5 * SECOND
+_KINDS = {
+    OUTPUT: FileKind.OUTPUT,
+    ERRORS: FileKind.ERRORS,
+    RECEIPTS: FileKind.RECEIPTS,
+    GRADES: FileKind.GRADES,
+    REPORT: FileKind.REPORT,
+}
 
 
 class ExportLost(Exception):
     """Another exporter has taken the order over."""
-
-
-class ExportDiffers(Exception):
-    """An object of an earlier try of this export has another size."""
 
 
 @dataclass(frozen=True)
@@ -101,7 +110,7 @@ async def export(
         return False
     async with _kept(store, order_id, holder, policy, clock):
         with tempfile.TemporaryDirectory(prefix="export-", dir=scratch) as folder:
-            decoder = await asyncio.to_thread(_tokenizer, model_folder, order)
+            decoder = await asyncio.to_thread(_decoder, model_folder, order)
             bounds = Bounds(policy.shard_rows, policy.shard_bytes)
             tools = Tools(decoder, keypair, graders, Path(folder), bounds)
             if order.output_format is None:
@@ -112,29 +121,6 @@ async def export(
                 )
     await _deliver(store, order, holder, made, _ms(clock))
     return True
-
-
-async def note_failure(
-    store: Store, order_id: str, error: BaseException, policy: Policy, now_ms: int
-) -> None:
-    """Count a failed export: it is tried again a little later, and in the end the order fails."""
-    async with store.write() as session:
-        order = await lock_order(session, order_id)
-        if order is None or order.status not in EXPORTED:
-            return
-        order.export_tries += 1
-        order.export_holder = None
-        order.export_until_ms = now_ms + BACK_OFF_MS * 2 ** (order.export_tries - 1)
-        session.add(order)
-        if order.export_tries >= policy.export_tries:
-            code, message = _failure(error)
-            await transitions.fail(session, order, code, message, now_ms)
-
-
-def _failure(error: BaseException) -> tuple[str, str]:
-    if isinstance(error, RepositoryError):
-        return "model_unavailable", "The files of the pinned model commit cannot be read any more."
-    return "export_failed", "The delivery could not be written."
 
 
 def _ms(clock: Callable[[], float]) -> int:
@@ -195,9 +181,20 @@ async def _kept(
         raise group.exceptions[0] from group
 
 
-def _tokenizer(model_folder: ModelFolder, order: Order) -> Tokenizer:
+def _decoder(model_folder: ModelFolder, order: Order) -> Decoder:
+    if not order.samples_verified:
+        # Without a single id nothing of the model is needed, which may be gone by now.
+        return _NoText()
     folder = model_folder(order.model, order.revision)
     return Tokenizer.from_file(str(folder / "tokenizer.json"))
+
+
+class _NoText:
+    """The decoder of an order of which nothing was verified."""
+
+    def decode(self, ids: Sequence[int], skip_special_tokens: bool = True) -> str:
+        """Refuse: there are no ids."""
+        raise LookupError(f"{len(ids)} ids of an order of which nothing was verified")
 
 
 async def _manifest(store: Store, order: Order, delivery: Delivery, keypair: Keypair) -> bytes:
@@ -207,21 +204,11 @@ async def _manifest(store: Store, order: Order, delivery: Delivery, keypair: Key
 
 
 async def _upload(objects: Objects, order_id: str, delivery: Delivery, manifest: bytes) -> None:
-    files = (delivery.output, delivery.errors, delivery.receipts)
-    for written in (*files, *filter(None, (delivery.grades, delivery.evaluation))):
-        await _put(objects, object_key(order_id, written.path.name), written.path, written.bytes)
+    for written in delivery.files():
+        key = object_key(order_id, written.path.name)
+        await put_once(objects, key, written.path, written.bytes)
     # The last, so that whoever sees a manifest sees all that it names.
-    await _put(objects, object_key(order_id, MANIFEST), manifest, len(manifest))
-
-
-async def _put(objects: Objects, key: str, content: bytes | Path, size: int) -> None:
-    try:
-        await objects.put(key, content)
-    except ObjectExists as error:
-        # An exporter that died after this object had the same bytes to write; in a manifest only
-        # the signature's own randomness differs.
-        if await objects.size(key) != size:
-            raise ExportDiffers(key) from error
+    await put_once(objects, object_key(order_id, MANIFEST), manifest, len(manifest))
 
 
 async def _made_for_batch(store: Store, order: Order, tools: Tools, now_ms: int) -> _Made:
@@ -233,43 +220,36 @@ async def _made_for_batch(store: Store, order: Order, tools: Tools, now_ms: int)
     manifest = await _manifest(store, order, delivery, tools.keypair)
     await _upload(store.objects, order.id, delivery, manifest)
     output, errors = (
-        _file(order, kind, name, written, object_key(order.id, written.path.name), now_ms)
+        file_row(order, kind, name, written, object_key(order.id, written.path.name), now_ms)
         for kind, name, written in (
             ("out", "output", delivery.output),
             ("err", "errors", delivery.errors),
         )
     )
-    files = [
-        _delivered(order, FileKind.OUTPUT, delivery.output),
-        _delivered(order, FileKind.ERRORS, delivery.errors),
-        _delivered(order, FileKind.RECEIPTS, delivery.receipts),
-        *(
-            _delivered(order, FileKind.REPORT, written)
-            for written in filter(None, (delivery.grades, delivery.evaluation))
-        ),
-        await _stored_manifest(store.objects, order),
-    ]
+    files = [_delivered(order, _KINDS[made.path.name], made) for made in delivery.files()]
+    files.append(await _stored_manifest(store.objects, order))
     receipts_key = object_key(order.id, delivery.receipts.path.name)
     return _Made(files, *_kept_files(order, output, errors), receipts_key)
 
 
 def _made_natively(order: Order, delivery: NativeDelivery, now_ms: int) -> _Made:
-    """Return what a native delivery is; as JSONL it has the whole files of a batch too.
+    """Return what a native delivery is; it has the whole files of a batch too, but for Parquet.
 
     Those have no objects of their own: their bytes are the delivery's files, one after another.
     """
     receipts_key = delivery.files[-1].object_key
-    if delivery.output is None:
-        return _Made(delivery.files, None, None, receipts_key)
-    output = _file(order, "out", "output", delivery.output, "", now_ms)
-    errors = _file(order, "err", "errors", delivery.errors, "", now_ms)
+    output = None
+    if delivery.output is not None:
+        output = file_row(order, "out", "output", delivery.output, "", now_ms)
+    errors = file_row(order, "err", "errors", delivery.errors, "", now_ms)
     return _Made(delivery.files, *_kept_files(order, output, errors), receipts_key)
 
 
-def _kept_files(order: Order, output: File, errors: File) -> tuple[File | None, File | None]:
+def _kept_files(order: Order, output: File | None, errors: File) -> tuple[File | None, File | None]:
     """Return output and errors of a batch, each None where there is nothing to have it for."""
-    has_output = output.bytes > 0 or order.ending == Ending.COMPLETED
-    return output if has_output else None, errors if errors.bytes > 0 else None
+    if output is not None and not output.bytes and order.ending != Ending.COMPLETED:
+        output = None
+    return output, errors if errors.bytes > 0 else None
 
 
 async def _stored_manifest(objects: Objects, order: Order) -> DeliveredFile:
@@ -311,20 +291,4 @@ def _delivered(order: Order, kind: FileKind, written: Written) -> DeliveredFile:
         bytes=written.bytes,
         sha256=written.sha256,
         object_key=object_key(order.id, written.path.name),
-    )
-
-
-def _file(
-    order: Order, kind: str, name: str, written: Written | Joined, key: str, now_ms: int
-) -> File:
-    return File(
-        id=f"file-{kind}-{order.id}",
-        account_id=order.account_id,
-        order_id=order.id,
-        filename=f"batch_{order.id}_{name}.jsonl",
-        bytes=written.bytes,
-        sha256=written.sha256,
-        purpose=FilePurpose.BATCH_OUTPUT,
-        object_key=key,
-        created_at_ms=now_ms,
     )

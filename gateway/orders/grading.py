@@ -51,12 +51,9 @@ class Grading:
                 for line in lines
             ]
             for line in graded:
-                self.tally.add(self.line_grades(line))
+                grades = LineGrades(line.index, line.custom_id, self._heading.n, line.grades)
+                self.tally.add(grades)
             yield graded
-
-    def line_grades(self, line: Line[Delivered]) -> LineGrades:
-        """Return the grades of a graded line."""
-        return LineGrades(line.index, line.custom_id, self._heading.n, line.grades)
 
     def _job(self, lines: Sequence[Line[Delivered]]) -> tuple[str, list[Pair]]:
         """Return what is to be graded of a run, and the key of its grades."""

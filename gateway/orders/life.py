@@ -28,8 +28,8 @@ from gateway.store.tables import (
 async def cancel(store: Store, account_id: str, order_id: str, now_ms: int) -> Order:
     """Cancel an order and return it.
 
-    Before generation it is cancelled at once. Later it is cancelling: units in flight may finish,
-    and what is verified is delivered. A repeat on a cancelling order changes nothing.
+    It is cancelling then: units in flight may finish, and what is verified is delivered, with an
+    account of what is not. A repeat on a cancelling order changes nothing.
 
     Raises:
         GatewayError: 404 for an unknown order or another account's, 409 ``batch_not_cancellable``

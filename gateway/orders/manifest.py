@@ -7,12 +7,9 @@ from typing import Any
 from gateway.orders.content import sampling_of
 from gateway.orders.delivery import Delivery, Written
 from gateway.orders.evaluation import grader_of
+from gateway.orders.order_report import counts_of
 from gateway.store.tables import DeliveredFile, File, Order
 from protocol.manifest import (
-    ERRORS,
-    OUTPUT,
-    RECEIPTS,
-    Counts,
     FileRecord,
     ManifestStatement,
     NativeStatement,
@@ -28,11 +25,7 @@ def manifest_statement(order: Order, ordered: File, delivery: Delivery) -> Manif
         ordered: the order's input file.
         delivery: its files.
     """
-    files = {
-        OUTPUT: _record(delivery.output),
-        ERRORS: _record(delivery.errors),
-        RECEIPTS: _record(delivery.receipts),
-    }
+    files = {written.path.name: _record(written) for written in delivery.files()}
     return ManifestStatement.model_validate({**_terms(order, ordered), "files": files})
 
 
@@ -76,20 +69,6 @@ def _terms(order: Order, ordered: File) -> dict[str, Any]:
         "input": FileRecord(bytes=ordered.bytes, sha256=ordered.sha256),
         "counts": counts_of(order),
     }
-
-
-def counts_of(order: Order) -> Counts:
-    """Return what an order came to, once its generation is over."""
-    return Counts(
-        lines_total=order.lines_total,
-        lines_refused=order.lines_refused,
-        lines_completed=order.lines_completed,
-        samples_total=order.samples_total,
-        samples_delivered=order.samples_verified,
-        samples_missing=order.samples_total - order.samples_verified,
-        prompt_tokens=order.prompt_tokens,
-        completion_tokens=order.tokens_verified,
-    )
 
 
 def _record(written: Written | DeliveredFile) -> FileRecord:

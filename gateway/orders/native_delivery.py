@@ -15,16 +15,16 @@ from bittensor_core import Keypair
 
 from gateway.graders.pool import GraderPool
 from gateway.graders.tally import LineGrades
-from gateway.ledger.charges import price_of
 from gateway.orders.content import object_key
 from gateway.orders.delivery import delivered_lines, heading_of, receipt_lines, refused_entries
 from gateway.orders.delivery_lines import Decoder, Line, missing_line, output_line, refused_line
-from gateway.orders.evaluation import EVALUATION, grader_of
+from gateway.orders.evaluation import grader_of, keep_evaluation
 from gateway.orders.evidence import Delivered
 from gateway.orders.grading import Grading
-from gateway.orders.manifest import counts_of, native_statement
+from gateway.orders.manifest import native_statement
+from gateway.orders.order_report import order_report
 from gateway.orders.parquet_rows import rows_of
-from gateway.orders.report import AuditTally, report
+from gateway.orders.report import AuditTally
 from gateway.orders.shards import Bounds, JsonlShards, Shard, whole_shard
 from gateway.store.engine import Store
 from gateway.store.objects import ObjectExists, Objects
@@ -97,7 +97,7 @@ async def deliver_natively(store: Store, order: Order, tools: Tools) -> NativeDe
     evaluation = None
     if grading is not None:
         evaluation = grading.tally.evaluation()
-        await _put(objects, object_key(order.id, EVALUATION), grading.tally.encoded())
+        await keep_evaluation(objects, order, evaluation)
     made = _small(tools.folder / REPORT, FileKind.REPORT, writer.report(evaluation))
     files += await _stored(objects, order, [made])
     async with store.read() as session:
@@ -165,17 +165,7 @@ class _Writer:
 
     def report(self, evaluation: Mapping[str, Any] | None) -> bytes:
         """Return the report over all that was written."""
-        order = self._order
-        return report(
-            order_id=order.id,
-            status=order.ending or "",
-            model=order.model,
-            revision=order.revision,
-            counts=counts_of(order),
-            price=price_of(order),
-            audit=self._audit.figures(order.samples_void),
-            evaluation=evaluation,
-        )
+        return order_report(self._order, self._audit, evaluation)
 
     def _answer(self, line: Line[Delivered]) -> None:
         if self._parquet is not None:

@@ -2,8 +2,8 @@
 
     validating ─► in_progress ─► finalizing ─► completed | expired
         │  │           └─► cancelling ─► cancelled
-        │  └─► expired            (finalizing, cancelling ─► failed)
-        └─► cancelled
+        │  └─► finalizing            (finalizing, cancelling ─► failed)
+        └─► cancelling
 
 Each function is one arrow: an UPDATE that names the state it starts from, so that an arrow that is
 not drawn here cannot happen, whoever calls. The caller's transaction decides when it shows. An
@@ -33,28 +33,27 @@ async def start(session: AsyncSession, order_id: str, now_ms: int) -> None:
 
 
 async def cancel_unstarted(session: AsyncSession, order_id: str, now_ms: int) -> None:
-    """validating ─► cancelled: nothing was generated, nothing is delivered."""
-    await _end(
+    """validating ─► cancelling, with nothing in flight: the export tells what was not done."""
+    await _move(
         session,
         order_id,
         OrderStatus.VALIDATING,
-        now_ms,
-        status=OrderStatus.CANCELLED,
+        status=OrderStatus.CANCELLING,
+        ending=Ending.CANCELLED,
         cancelling_at_ms=now_ms,
-        cancelled_at_ms=now_ms,
         samples_missing=Order.samples_total,
     )
 
 
 async def expire_unstarted(session: AsyncSession, order_id: str, now_ms: int) -> None:
-    """validating ─► expired: no miner came within the window."""
-    await _end(
+    """validating ─► finalizing: no miner came within the window; the export tells so."""
+    await _move(
         session,
         order_id,
         OrderStatus.VALIDATING,
-        now_ms,
-        status=OrderStatus.EXPIRED,
-        expired_at_ms=now_ms,
+        status=OrderStatus.FINALIZING,
+        ending=Ending.EXPIRED,
+        finalizing_at_ms=now_ms,
         samples_missing=Order.samples_total,
     )
 
@@ -105,8 +104,21 @@ async def deliver(session: AsyncSession, order: Order, now_ms: int, **delivery: 
     await _end(session, order.id, origin, now_ms, status=final, export_holder=None, **delivery)
 
 
-async def fail(session: AsyncSession, order: Order, code: str, message: str, now_ms: int) -> None:
-    """finalizing or cancelling ─► failed: the export cannot be made."""
+async def fail(
+    session: AsyncSession,
+    order: Order,
+    code: str,
+    message: str,
+    error_file_id: str | None,
+    now_ms: int,
+) -> None:
+    """finalizing or cancelling ─► failed: the export cannot be made.
+
+    Args:
+        code, message: why.
+        error_file_id: of the file that names all lines as not done; None where not even that could
+            be made.
+    """
     cancelled = order.ending == Ending.CANCELLED
     await _end(
         session,
@@ -117,6 +129,7 @@ async def fail(session: AsyncSession, order: Order, code: str, message: str, now
         failed_at_ms=now_ms,
         failure_code=code,
         failure_message=message,
+        error_file_id=error_file_id,
         export_holder=None,
     )
 

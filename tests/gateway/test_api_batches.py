@@ -11,6 +11,7 @@ import httpx
 import httpx2
 import openai
 import pytest
+from ended_batch import check_ended, wait
 from live_gateway import LiveGateway, live_gateway
 from small_model import MODEL, small_model_hub
 
@@ -277,7 +278,11 @@ def test_cancel_before_the_start(gateway: LiveGateway, file_id: str) -> None:
     transport = httpx2.Client(event_hooks={"request": [lambda request: tries.append("x")]})
     client = gateway.client(max_retries=3, http_client=transport)
     batch = client.batches.cancel(create(client, file_id).id)
+    assert batch.status in ("cancelling", "cancelled")
+    batch = wait(client, batch.id)
     assert batch.status == "cancelled"
+    _, errors = check_ended(client, batch)
+    assert len(errors) == 3
     assert batch.to_dict().get("reliquary_queue") is None
     assert batch.request_counts is not None
     assert batch.request_counts.to_dict() == {"total": 3, "completed": 0, "failed": 3}

@@ -132,7 +132,8 @@ def test_an_order_that_waits_expires(gateway: LiveGateway, clock: Clock) -> None
     assert ended.expired_at >= ended.expires_at
     assert ended.request_counts is not None
     assert ended.request_counts.to_dict() == {"total": 2, "completed": 0, "failed": 2}
-    shown = batch_in(gateway, gateway.openrelay_url, batch.id)
+    shown, output, errors = check_ended_in_both(gateway, batch.id, ["q1", "q2"])
+    assert (output, [row["custom_id"] for row in errors]) == ([], ["q2", "q1"])
     assert "usage" not in shown
     with pytest.raises(openai.ConflictError):
         client.batches.cancel(batch.id)

@@ -8,7 +8,8 @@ import httpx
 import httpx2
 import openai
 import pytest
-from both_dialects import batch_in, without_nulls
+from both_dialects import batch_in, check_ended_in_both, without_nulls
+from ended_batch import wait
 from live_gateway import LiveGateway, live_gateway
 from small_model import MODEL, small_model_hub
 
@@ -243,7 +244,9 @@ def test_cancel(gateway: LiveGateway) -> None:
     transport = httpx2.Client(event_hooks={"request": [lambda request: tries.append("x")]})
     client = gateway.openrelay(max_retries=3, http_client=transport)
     batch = client.batches.cancel(create_inline(client, item("q1")).id)
-    assert batch.status == "cancelled"
+    assert batch.status in ("cancelling", "cancelled")
+    assert wait(client, batch.id).status == "cancelled"
+    check_ended_in_both(gateway, batch.id, ["q1"])
     tries.clear()
     with pytest.raises(openai.ConflictError) as refused:
         client.batches.cancel(batch.id)

@@ -12,9 +12,12 @@ from sqlmodel import col
 from gateway.graders.names import BOXED_MATH, EXACT_MATCH
 from gateway.orders import life
 from gateway.orders.content import object_key
-from gateway.orders.evaluation import EVALUATION, GRADER, GRADES, evaluation_of
+from gateway.orders.evaluation import GRADER, evaluation_of
+from gateway.orders.failing import note_failure
 from gateway.orders.policy import Policy
 from gateway.store.tables import DeliveredFile
+from protocol.manifest import GRADES, MANIFEST, REPORT, Manifest
+from protocol.repository import RepositoryError
 
 PROMPTS = [[1, 2], [3], [1, 2], [4, 5, 6]]
 
@@ -35,6 +38,16 @@ def texts_of(line) -> list[str]:
 async def grades_of(world, order) -> list[dict]:
     data = await world.store.objects.get(object_key(order.id, GRADES))
     return [json.loads(line) for line in data.splitlines()]
+
+
+async def stated(world, order) -> set[str]:
+    """Return the files that the signed manifest of an order names."""
+    content = await world.store.objects.get(object_key(order.id, MANIFEST))
+    return set(Manifest.model_validate_json(content).statement.files)
+
+
+async def report_of(world, order) -> dict | None:
+    return json.loads(await world.store.objects.get(object_key(order.id, REPORT)))["evaluation"]
 
 
 def without_ids(lines) -> list[dict]:
@@ -75,14 +88,17 @@ async def test_samples_are_graded_against_their_lines_reference(world, model_fol
         },
     }  # fmt: skip
     files = await world.rows(DeliveredFile, col(DeliveredFile.order_id) == order.id)
-    assert {EVALUATION, GRADES} <= {file.name for file in files}
+    assert await stated(world, order) == {file.name for file in files} - {MANIFEST}
+    assert {REPORT, GRADES} <= await stated(world, order)
+    assert await report_of(world, order) == await evaluation_of(world.store.objects, order)
     for file in files:
         assert await world.store.objects.size(file.object_key) == file.bytes
     # A batch's own files say nothing of it, and a plain batch has no more than before.
     assert without_ids(graded_output) == without_ids(output)
     assert await evaluation_of(world.store.objects, plain) is None
     files = await world.rows(DeliveredFile, col(DeliveredFile.order_id) == plain.id)
-    assert not {EVALUATION, GRADES} & {file.name for file in files}
+    assert GRADES not in {file.name for file in files} | await stated(world, plain)
+    assert await report_of(world, plain) is None
 
 
 async def test_missing_samples_are_failures(world, model_folder):
@@ -151,9 +167,22 @@ async def test_an_exporter_that_takes_over_grades_nothing_twice(world, model_fol
     assert [line["grades"] for line in lines] == [[None] * 2] * 2 + [[False] * 2] * 2
 
 
-async def test_an_evaluation_that_never_ran_is_not_graded(world, model_folder):
+async def test_an_evaluation_that_never_ran_has_missing_samples_alone(world, model_folder):
     order = await world.place(PROMPTS, references=["1"] * 4, metadata={GRADER: EXACT_MATCH})
     await life.cancel(world.store, world.account_id, order.id, world.now)
+    assert await run_export(world, order, model_folder)
+    evaluation = await evaluation_of(world.store.objects, await world.order(order))
+    assert (evaluation["status"], evaluation["pass_at_1"]) == ("graded", 0.0)
+    assert (evaluation["lines"], evaluation["samples"]["missing"]) == (4, 4)
+
+
+async def test_an_evaluation_that_failed_is_not_graded(sqlite_world, model_folder):
+    world = sqlite_world
+    order = await world.place(PROMPTS, references=["1"] * 4, metadata={GRADER: EXACT_MATCH})
+    await life.cancel(world.store, world.account_id, order.id, world.now)
+    for _ in range(world.policy.export_tries):
+        gone = RepositoryError("the commit is gone")
+        await note_failure(world.store, order.id, gone, world.folder, world.policy, world.now)
     evaluation = await evaluation_of(world.store.objects, await world.order(order))
     assert (evaluation["status"], evaluation["pass_at_1"]) == ("not_graded", None)
     assert (evaluation["lines"], evaluation["samples"]) == (4, None)

@@ -93,7 +93,7 @@ async def export_all(world, folder_of) -> None:
 
 
 async def test_an_export_that_keeps_failing_fails_its_order_alone(world, model_folder):
-    order = await world.place([[1]])
+    order = await world.place([[1], [2]], n=2, refused=1)
     await world.finish(await world.node("miner"), await world.node("validator"))
 
     def vanished(model: str, revision: str) -> Path:
@@ -110,10 +110,27 @@ async def test_an_export_that_keeps_failing_fails_its_order_alone(world, model_f
     order = await world.order(order)
     assert (order.status, order.failure_code) == ("failed", "model_unavailable")
     assert order.failed_at_ms is not None
+    errors = await content(world, order.error_file_id)
+    assert [row.get("line") or row["error"]["message"] for row in errors] == [
+        1, *["0 of 2 samples delivered"] * 2,
+    ]  # fmt: skip
     other = await world.place([[2]])
     await world.finish(await world.node("miner"), await world.node("validator"))
     await export_all(world, lambda model, revision: model_folder)
     assert (await world.order(other)).status == "completed"
+
+
+async def test_an_order_whose_lines_are_gone_fails_without_a_file(sqlite_world, model_folder):
+    world = sqlite_world
+    order = await world.place([[1]])
+    await world.finish(await world.node("miner"), await world.node("validator"))
+    await world.store.objects.delete(object_key(order.id, "lines.jsonl"))
+    for _ in range(world.policy.export_tries):
+        await export_all(world, lambda model, revision: model_folder)
+        world.now += 600_000
+    order = await world.order(order)
+    assert (order.status, order.failure_code) == ("failed", "export_failed")
+    assert order.error_file_id is None
 
 
 async def test_a_failing_export_keeps_no_other_from_its_turn(world, model_folder):

@@ -1,8 +1,10 @@
 """How orders end: cancelled in each state, expired, failed; and nothing else."""
 
 import pytest
+from exports import content, run_export
 
 from gateway.errors import GatewayError
+from gateway.ledger.charges import bills
 from gateway.orders import background, leases, life, transitions
 from gateway.store.tables import OPEN_STATUSES, Ending, Order, Unit
 from protocol.messages import Heartbeat
@@ -26,12 +28,33 @@ async def not_cancellable(world, order) -> None:
     assert error.value.final
 
 
+async def without_a_model(world, order) -> None:
+    """Export an order whose model is gone from the hub meanwhile."""
+    assert await run_export(world, order, world.folder / "no-model")
+
+
+async def accounts_for_every_line(world, order) -> None:
+    """Check the error file of an order of one refused line and 12 others of 2 samples each."""
+    assert order.output_file_id is None
+    refused, *others = await content(world, order.error_file_id)
+    assert (refused["line"], refused["error"]["code"]) == (1, "stop_unavailable")
+    assert [row["prompt_index"] for row in others] == list(range(12))
+    error = {"code": "missing_samples", "message": "0 of 2 samples delivered"}
+    assert [row["error"] for row in others] == [error] * 12
+    assert (await bills(world.store, [order]))[order.id].charged == 0
+
+
 async def test_a_waiting_order_is_cancelled_at_once(world):
-    order = await cancel(world, await world.place(PROMPTS))
-    assert (order.status, order.cancelled_at_ms, order.ending) == ("cancelled", world.now, None)
-    assert order.samples_missing == 12
+    order = await cancel(world, await world.place(PROMPTS, n=2, refused=1))
+    assert (order.status, order.ending) == ("cancelling", Ending.CANCELLED)
+    assert order.samples_missing == 24
     assert await world.lease(await world.node("miner")) is None
+    assert (await cancel(world, order)).status == "cancelling"
+    await without_a_model(world, order)
+    order = await world.order(order)
+    assert (order.status, order.cancelled_at_ms) == ("cancelled", world.now)
     await not_cancellable(world, order)
+    await accounts_for_every_line(world, order)
 
 
 async def test_units_in_flight_finish_after_a_cancel(world):
@@ -106,8 +129,8 @@ async def test_a_finalizing_order_is_not_cancellable(world):
     await not_cancellable(world, order)
 
 
-async def test_an_order_that_never_started_expires_without_files(world):
-    order = await world.place(PROMPTS)
+async def test_an_order_that_never_started_expires_with_an_account_of_its_lines(world):
+    order = await world.place(PROMPTS, n=2, refused=1)
     world.now += 24 * HOUR - 1
     await end_orders(world)
     assert (await world.order(order)).status == "validating"
@@ -115,8 +138,13 @@ async def test_an_order_that_never_started_expires_without_files(world):
     assert await world.lease(await world.node("miner")) is None
     await end_orders(world)
     order = await world.order(order)
+    assert (order.status, order.ending) == ("finalizing", Ending.EXPIRED)
+    assert (order.finalizing_at_ms, order.samples_missing) == (world.now, 24)
+    await not_cancellable(world, order)
+    await without_a_model(world, order)
+    order = await world.order(order)
     assert (order.status, order.expired_at_ms) == ("expired", world.now)
-    assert (order.output_file_id, order.error_file_id, order.samples_missing) == (None, None, 12)
+    await accounts_for_every_line(world, order)
 
 
 async def test_a_running_order_stops_at_the_end_of_its_window(world):
@@ -159,13 +187,13 @@ ARROWS = {
     "finalize": lambda session, order: transitions.finalize(session, order.id, Ending.COMPLETED, 1),
     "stop_cancelled": lambda session, order: transitions.stop_cancelled(session, order.id),
     "deliver": lambda session, order: transitions.deliver(session, order, 1),
-    "fail": lambda session, order: transitions.fail(session, order, "code", "message", 1),
+    "fail": lambda session, order: transitions.fail(session, order, "code", "why", None, 1),
 }
 LEGAL = {
     ("validating", None): {
         "start": "in_progress",
-        "cancel_unstarted": "cancelled",
-        "expire_unstarted": "expired",
+        "cancel_unstarted": "cancelling",
+        "expire_unstarted": "finalizing",
     },
     ("in_progress", None): {"begin_cancel": "cancelling", "finalize": "finalizing"},
     ("finalizing", "completed"): {"deliver": "completed", "fail": "failed"},
@@ -177,9 +205,7 @@ LEGAL = {
     },
     ("completed", "completed"): {},
     ("expired", "expired"): {},
-    ("expired", None): {},
     ("cancelled", "cancelled"): {},
-    ("cancelled", None): {},
     ("failed", "completed"): {},
 }
 

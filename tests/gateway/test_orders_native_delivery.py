@@ -324,6 +324,8 @@ async def test_a_batch_lists_its_files_too(sqlite_world: World, model_folder: Pa
     await run_export(world, order, model_folder)
     order = await world.order(order)
     files = await files_of(world, order)
-    assert sorted(files) == ["errors.jsonl", "manifest.json", "output.jsonl", "receipts.jsonl"]
+    assert sorted(files) == [
+        "errors.jsonl", "manifest.json", "output.jsonl", "receipts.jsonl", "report.json",
+    ]  # fmt: skip
     assert files[MANIFEST] == await world.store.objects.get(object_key(order.id, MANIFEST))
     assert len(await receipts_of(world, order)) == len(PROMPTS)

@@ -15,7 +15,7 @@ from live_gateway import LiveGateway, live_gateway
 from small_model import MODEL, small_model_hub
 from tokenizers import Tokenizer
 
-from protocol.manifest import FILES, MANIFEST, OUTPUT, RECEIPTS
+from protocol.manifest import FILES, MANIFEST, OUTPUT, RECEIPTS, REPORT
 from protocol.messages import LoadedModel
 from scripts.fetch import FetchError, fetch
 from scripts.verify.check import verify
@@ -73,7 +73,9 @@ def wait(client: openai.OpenAI, batch_id: str) -> None:
 
 def test_a_fetched_delivery_verifies(ordered: Ordered, tmp_path: Path):
     ordered.fetch(tmp_path / "out")
-    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == sorted([MANIFEST, *FILES])
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == sorted(
+        [MANIFEST, *FILES, REPORT]
+    )
     report = verify(
         tmp_path / "out",
         ordered.input,
@@ -127,5 +129,7 @@ def test_a_batch_that_runs_has_no_delivery_yet(ordered: Ordered, tmp_path: Path)
     url = f"{ordered.gateway.origin}/api/v1/dataset-orders/{batch.id.removeprefix('batch_')}"
     assert httpx.get(f"{url}/manifest", headers=ordered.gateway.auth).status_code == 404
     client.batches.cancel(batch.id)
-    with pytest.raises(FetchError, match="no delivery"):
-        ordered.fetch(tmp_path, batch_id=batch.id)
+    wait(client, batch.id)
+    ordered.fetch(tmp_path / "out", batch_id=batch.id)
+    report = verify(tmp_path / "out", ordered.input)
+    assert (report.statement.status, report.samples, report.lines_short) == ("cancelled", 0, 5)

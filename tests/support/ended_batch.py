@@ -107,7 +107,7 @@ def check_ended(
     if custom_ids is not None:
         _check_ids(shown, output, errors, custom_ids)
     content = _input(client, batch.input_file_id)
-    if content is not None and shown.get("in_progress_at") is not None:
+    if content is not None:
         check_against_input(shown, output, errors, content)
     return output, errors
 
@@ -131,9 +131,11 @@ def check_all_ended(client: openai.OpenAI) -> int:
 
 
 def _is_native(batch: Batch) -> bool:
-    """Whether a batch was delivered and has no file: an ended batch has an output or errors."""
-    delivered = batch.in_progress_at is not None and batch.status != "failed"
-    return delivered and batch.output_file_id is None and batch.error_file_id is None
+    """Whether a batch was delivered as Parquet: it has complete lines, and no output to show."""
+    counts = batch.request_counts
+    complete = counts is not None and counts.completed > 0
+    completed = complete or batch.status == "completed"
+    return batch.status != "failed" and completed and batch.output_file_id is None
 
 
 def check_times(shown: dict[str, Any]) -> None:
@@ -172,11 +174,15 @@ def check_places(shown: dict[str, Any], output: list[Row], errors: list[Row]) ->
         assert (row["error"]["code"] == "missing_samples") == ("prompt_index" in row)
     ids = [row["id"] for row in output]
     assert len(set(ids)) == len(ids)
-    if shown.get("in_progress_at") is None or shown["status"] == "failed":
-        # Nothing was delivered.
-        assert output == errors == []
+    if shown["status"] == "failed":
+        # Nothing was delivered; where it can still be read, the input is accounted for.
+        assert output == []
+        assert len(errors) == (counts["total"] if shown["error_file_id"] else 0)
         return
     assert counts["failed"] == len(errors)
+    assert (shown.get("error_file_id") is not None) == bool(errors)
+    if shown.get("in_progress_at") is None:
+        assert not output
     in_both = {row["custom_id"] for row in short} & {row["custom_id"] for row in output}
     assert counts["completed"] == len(output) - len(in_both)
 
@@ -187,7 +193,7 @@ def check_against_input(
     """Check that each counted line of the input is in the places that the contract allows."""
     lines = input_lines(content)
     assert shown["request_counts"]["total"] == len(lines)
-    if shown["status"] == "failed":
+    if shown.get("error_file_id") is None and shown["status"] == "failed":
         return
     refused = {row["line"]: row for row in errors if "line" in row}
     assert refused.keys() <= lines.keys()
@@ -233,7 +239,7 @@ def _check_ids(
     # A duplicate's custom id is in the output by right of the line that came first.
     duplicates = {value for value, times in Counter(custom_ids).items() if times > 1}
     assert not ({row["custom_id"] for row in output} & refused) - duplicates
-    if shown.get("in_progress_at") is not None:
+    if shown["status"] != "failed" or errors:
         found = {row["custom_id"] for row in output} | {row["custom_id"] for row in errors}
         assert found == set(custom_ids)
 

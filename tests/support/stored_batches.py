@@ -7,6 +7,7 @@ from ended_batch import ENDED, check_against_input, check_places, check_times, p
 from sqlmodel import col, select
 
 from gateway.api.batch_object import batch_object
+from gateway.files import pieces_of, segments_of
 from gateway.store.engine import Store
 from gateway.store.tables import File, Order
 
@@ -33,8 +34,7 @@ async def check_stored(store: Store, inputs: dict[str, bytes]) -> None:
         errors = await _rows(store, order.error_file_id)
         check_times(shown)
         check_places(shown, output, errors)
-        if shown["in_progress_at"] is not None:
-            check_against_input(shown, output, errors, inputs[order.id])
+        check_against_input(shown, output, errors, inputs[order.id])
 
 
 async def _rows(store: Store, file_id: str | None) -> list[dict[str, Any]]:
@@ -42,6 +42,7 @@ async def _rows(store: Store, file_id: str | None) -> list[dict[str, Any]]:
         return []
     async with store.read() as session:
         file = await session.get_one(File, file_id)
-    content = await store.objects.get(file.object_key)
+    segments = await segments_of(store, file)
+    content = b"".join([piece async for piece in pieces_of(store, segments, 0, file.bytes)])
     assert len(content) == file.bytes
     return parsed(content)

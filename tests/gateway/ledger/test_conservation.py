@@ -15,6 +15,7 @@ from gateway.errors import GatewayError
 from gateway.ledger.balance import balances
 from gateway.ledger.money import usd_of
 from gateway.orders import background, export, life, reviewing
+from gateway.orders.failing import note_failure
 from gateway.orders.policy import HOUR, MINUTE, Policy
 from gateway.store.tables import OPEN_STATUSES, Order, Verdict
 from protocol.chain.local import LocalChain
@@ -124,7 +125,9 @@ class Market:
         for order_id in await export.waiting(world.store, world.now):
             if self.random.random() < 0.3:
                 gone = RepositoryError("the commit is gone")
-                await export.note_failure(world.store, order_id, gone, world.policy, world.now)
+                await note_failure(
+                    world.store, order_id, gone, world.folder, world.policy, world.now
+                )
             else:
                 (order,) = await world.rows(Order, col(Order.id) == order_id)
                 await run_export(world, order, self.model_folder)

@@ -205,7 +205,7 @@ async def waiting_in_vain(world: World) -> str:
 
 
 SETTLED = {"INSERT", "UPDATE", "SELECT", "COMMIT"}
-# What ran is settled by its export.
+# Money is settled by the export.
 STOPPED = {"UPDATE", "COMMIT"}
 
 
@@ -235,8 +235,8 @@ def test_export_of_a_completed_order(
 @pytest.mark.parametrize(
     ("before", "work", "status", "kinds"),
     [
-        pytest.param(waiting, "cancel", "cancelled", SETTLED, id="cancel-unstarted"),
-        pytest.param(waiting_in_vain, "end", "expired", SETTLED, id="expire-unstarted", marks=SLOW),
+        pytest.param(waiting, "cancel", "cancelled", STOPPED, id="cancel-unstarted"),
+        pytest.param(waiting_in_vain, "end", "expired", STOPPED, id="expire-unstarted", marks=SLOW),
         pytest.param(cancelling, "end", "cancelled", STOPPED, id="stop-cancelled", marks=SLOW),
         pytest.param(running_out, "end", "expired", STOPPED, id="expire-running", marks=SLOW),
     ],

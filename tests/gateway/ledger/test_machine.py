@@ -29,6 +29,7 @@ from gateway.ledger.charges import bills, price_of
 from gateway.ledger.money import NANO
 from gateway.ledger.transfers import LedgerError, capture, hold, void
 from gateway.orders import background, export, life
+from gateway.orders.failing import note_failure
 from gateway.orders.policy import HOUR, Policy
 from gateway.orders.settling import settle_money
 from gateway.store.engine import Store
@@ -152,7 +153,9 @@ class Money(RuleBasedStateMachine):
             order = next(one for one in self.orders if one.id == order_id)
             if fails:
                 gone = RepositoryError("the commit is gone")
-                await export.note_failure(world.store, order_id, gone, world.policy, world.now)
+                await note_failure(
+                    world.store, order_id, gone, world.folder, world.policy, world.now
+                )
             else:
                 await settled([run_export(world, order, self.model_folder) for _ in range(n)])
 

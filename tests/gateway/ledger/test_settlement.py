@@ -13,7 +13,9 @@ from gateway.errors import GatewayError
 from gateway.ledger.balance import balances
 from gateway.ledger.charges import Bill, bills, price_of
 from gateway.ledger.money import NANO, usd_of
-from gateway.orders import background, export, life
+from gateway.orders import background, life
+from gateway.orders.content import CONTENT, object_key
+from gateway.orders.failing import note_failure
 from gateway.orders.placing import Placement, place
 from gateway.orders.policy import HOUR
 from gateway.store.tables import Dialect, Order, Transfer, Verdict, new_id
@@ -88,13 +90,14 @@ async def test_an_order_that_verified_nothing_is_free(sqlite_world, model_folder
     assert (bill.charged, bill.refunded) == (0, price_of(order).reserved)
 
 
-async def test_an_order_that_never_started_is_free(world):
+async def test_an_order_that_never_started_is_free(world, model_folder):
     before = await available(world)
     cancelled, expired = await world.place(PROMPTS), await world.place(PROMPTS)
     await life.cancel(world.store, world.account_id, cancelled.id, world.now)
     world.now += 25 * HOUR
     await background.end_orders(world.store, world.policy, lambda: world.now / 1000)
     for order, status in ((cancelled, "cancelled"), (expired, "expired")):
+        await run_export(world, order, model_folder)
         bill = await bill_of(world, order)
         assert (await world.order(order)).status == status
         assert (bill.charged, bill.refunded) == (0, bill.price)
@@ -123,7 +126,7 @@ async def test_an_order_that_failed_is_free(sqlite_world):
     await world.finish(await world.node("miner"), await world.node("validator"))
     for _ in range(world.policy.export_tries):
         gone = RepositoryError("the commit is gone")
-        await export.note_failure(world.store, order.id, gone, world.policy, world.now)
+        await note_failure(world.store, order.id, gone, world.folder, world.policy, world.now)
     assert (await world.order(order)).status == "failed"
     assert (await bill_of(world, order)).charged == 0
     assert await available(world) == before
@@ -213,13 +216,16 @@ def world_price(order: Order) -> int:
     return price.total(order.samples_total * order.max_tokens)
 
 
-async def test_an_order_from_before_there_were_prices_ends_free(sqlite_world):
+async def test_an_order_from_before_there_were_prices_ends_free(sqlite_world, model_folder):
     """As a migrated database has it: no price, no hold."""
     world = sqlite_world
     order = await world.place(PROMPTS)
-    await life.cancel(world.store, world.account_id, order.id, world.now)
     async with world.store.write() as session:
         old = Order(**{**order.model_dump(), "id": new_id(), "price_json": None})
         session.add(old)
+    for name in CONTENT:
+        content = await world.store.objects.get(object_key(order.id, name))
+        await world.store.objects.put(object_key(old.id, name), content)
     await life.cancel(world.store, world.account_id, old.id, world.now)
+    await run_export(world, old, model_folder)
     assert await bill_of(world, old) == Bill(0, 0, 0)
