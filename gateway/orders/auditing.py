@@ -13,7 +13,7 @@ from sqlmodel.ext.asyncio.session import AsyncSession
 from gateway.orders.content import unit_work
 from gateway.orders.judges import TAKEN_BEFORE, fresh_judges, refuse_distrusted
 from gateway.orders.leases import issued_at, may_hold_more, refuse_unreliable
-from gateway.orders.nodes import known_node, live_nodes
+from gateway.orders.nodes import LiveNode, known_node, live_nodes
 from gateway.orders.policy import REDRESS_MS, Policy, audit_end, is_excluded
 from gateway.orders.rows import lock_node
 from gateway.orders.serving import ranked_accounts
@@ -110,7 +110,7 @@ async def _claim(
     store: Store,
     node: Node,
     loaded: LoadedModel,
-    validators: Sequence[Node],
+    validators: Sequence[LiveNode],
     accounts: Sequence[str],
     policy: Policy,
     now_ms: int,

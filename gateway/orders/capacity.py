@@ -8,7 +8,7 @@ from sqlmodel import col, func, select
 from sqlmodel.ext.asyncio.session import AsyncSession
 
 from gateway.errors import GatewayError
-from gateway.orders.nodes import live_nodes
+from gateway.orders.nodes import AnyNode, live_nodes
 from gateway.orders.policy import HOUR, SECOND, Policy
 from gateway.store.engine import Store
 from gateway.store.tables import Lease, LeaseKind, LeaseState, Node, NodeRole, Order
@@ -93,7 +93,7 @@ class Capacity:
 
     async def _announced(self, session: AsyncSession, role: NodeRole, now_ms: int) -> set[str]:
         """Return the architectures that nodes of a role announced."""
-        nodes: Iterable[Node] = await live_nodes(session, role, self.policy, now_ms)
+        nodes: Iterable[AnyNode] = await live_nodes(session, role, self.policy, now_ms)
         if not nodes:
             nodes = (await session.exec(select(Node).where(col(Node.role) == role))).all()
         return {name for node in nodes for name in json.loads(node.architectures_json)}

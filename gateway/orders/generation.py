@@ -11,7 +11,7 @@ from sqlmodel.ext.asyncio.session import AsyncSession
 from gateway.orders import transitions, units
 from gateway.orders.content import unit_work
 from gateway.orders.leases import held_by, issued_at, may_hold_more, refuse_unreliable, statement_of
-from gateway.orders.nodes import can_serve, has_loaded, known_node, live_nodes
+from gateway.orders.nodes import LiveNode, can_serve, has_loaded, known_node, live_nodes
 from gateway.orders.planner import share_of, unit_lines
 from gateway.orders.policy import Policy, generation_end, is_excluded
 from gateway.orders.records import refuse_suspended, verified_of
@@ -127,7 +127,7 @@ async def _claim(
     store: Store,
     order_id: str,
     node: Node,
-    others: list[Node],
+    others: list[LiveNode],
     max_samples: int,
     policy: Policy,
     now_ms: int,
@@ -211,7 +211,7 @@ async def _open_unit(
     session: AsyncSession,
     order: Order,
     node: Node,
-    others: list[Node],
+    others: list[LiveNode],
     policy: Policy,
     now_ms: int,
 ) -> Unit | None:

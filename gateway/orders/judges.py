@@ -7,7 +7,7 @@ from sqlmodel import col, select
 from sqlmodel.ext.asyncio.session import AsyncSession
 
 from gateway.errors import GatewayError
-from gateway.orders.nodes import can_serve, live_nodes
+from gateway.orders.nodes import LiveNode, can_serve, live_nodes
 from gateway.orders.policy import HOUR, Policy
 from gateway.store.tables import Lease, LeaseState, Node, NodeRole, Order
 
@@ -25,8 +25,8 @@ async def asked_owners(session: AsyncSession, result_lease: Lease) -> Sequence[s
 
 
 async def fresh_judges(
-    session: AsyncSession, order: Order, result_lease: Lease, validators: Sequence[Node]
-) -> list[Node]:
+    session: AsyncSession, order: Order, result_lease: Lease, validators: Sequence[LiveNode]
+) -> list[LiveNode]:
     """Return those of ``validators`` whose owner may judge a result and has not had it before."""
     barred = {*await asked_owners(session, result_lease), result_lease.coldkey}
     return [

@@ -1,11 +1,11 @@
 """The nodes that have announced themselves, and which miners could take a unit instead."""
 
 import json
-from collections.abc import Sequence
 from functools import lru_cache
-from typing import Protocol
+from typing import Any, NamedTuple, Protocol, cast
 
-from sqlmodel import col, select
+import sqlalchemy
+from sqlmodel import col, or_
 from sqlmodel.ext.asyncio.session import AsyncSession
 
 from gateway.errors import GatewayError
@@ -14,6 +14,29 @@ from gateway.orders.rows import lock_node
 from gateway.store.engine import Store
 from gateway.store.tables import Node, NodeRole
 from protocol.messages import Announcement, LoadedModel, Stack
+
+
+class LiveNode(NamedTuple):
+    """What is read of each live node: at every lease, of all of them, so without an object each.
+
+    Its members are those of the columns of ``Node``.
+    """
+
+    hotkey: str
+    coldkey: str
+    stack_json: str
+    architectures_json: str
+    loaded_model: str | None
+    loaded_revision: str | None
+    loading_model: str | None
+    loading_revision: str | None
+    registered_at_ms: int
+    tokens_per_second: float | None
+
+
+AnyNode = Node | LiveNode
+
+_LIVE_COLUMNS = tuple(getattr(Node, name) for name in LiveNode._fields)
 
 
 async def announce(
@@ -79,7 +102,7 @@ async def known_node(
     return node
 
 
-def stack_of(node: Node) -> Stack:
+def stack_of(node: AnyNode) -> Stack:
     """Return the stack that a node announced last."""
     return _parsed(node.stack_json)
 
@@ -91,17 +114,19 @@ def _parsed(stack_json: str) -> Stack:
 
 async def live_nodes(
     session: AsyncSession, role: NodeRole, policy: Policy, now_ms: int
-) -> Sequence[Node]:
+) -> list[LiveNode]:
     """Return the nodes of a role that are alive, given work, and, as validators, believed."""
-    statement = select(Node).where(
-        col(Node.role) == role, col(Node.seen_at_ms) >= now_ms - policy.live_ms
+    statement = sqlalchemy.select(*_LIVE_COLUMNS).where(
+        col(Node.role) == role,
+        col(Node.seen_at_ms) >= now_ms - policy.live_ms,
+        col(Node.convicted_at_ms).is_(None),
     )
-    return [
-        node
-        for node in (await session.exec(statement)).all()
-        if node.convicted_at_ms is None
-        and (role != NodeRole.VALIDATOR or (node.distrusted_until_ms or 0) <= now_ms)
-    ]
+    if role == NodeRole.VALIDATOR:
+        until = col(Node.distrusted_until_ms)
+        statement = statement.where(or_(until.is_(None), until <= now_ms))
+    # Of columns, not of an entity, which ``exec`` has no signature for.
+    rows = await session.exec(cast(Any, statement))
+    return [LiveNode._make(row) for row in rows.all()]
 
 
 async def served_models(store: Store, policy: Policy, now_ms: int) -> dict[str, int]:
@@ -142,11 +167,11 @@ class Ordered(OfCommit, Protocol):
         ...
 
 
-def has_loaded(node: Node, wanted: OfCommit) -> bool:
+def has_loaded(node: AnyNode, wanted: OfCommit) -> bool:
     """Say whether the node holds a model commit."""
     return (node.loaded_model, node.loaded_revision) == (wanted.model, wanted.revision)
 
 
-def can_serve(node: Node, order: Ordered) -> bool:
+def can_serve(node: AnyNode, order: Ordered) -> bool:
     """Say whether the node holds the order's model commit or could load it."""
     return has_loaded(node, order) or order.architecture in json.loads(node.architectures_json)

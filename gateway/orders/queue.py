@@ -14,7 +14,7 @@ from sqlmodel import case, col, func, select
 from sqlmodel.ext.asyncio.session import AsyncSession
 
 from gateway.orders.generation import audit_backlogs
-from gateway.orders.nodes import can_serve, live_nodes
+from gateway.orders.nodes import LiveNode, can_serve, live_nodes
 from gateway.orders.policy import SECOND, Policy
 from gateway.orders.serving import GENERATING
 from gateway.orders.sizes import tokens_a_sample
@@ -23,7 +23,6 @@ from gateway.store.tables import (
     Lease,
     LeaseKind,
     LeaseState,
-    Node,
     NodeRole,
     Order,
     OrderStatus,
@@ -84,7 +83,7 @@ class _Line:
     def __init__(
         self,
         line: Sequence[_InLine],
-        miners: Sequence[Node],
+        miners: Sequence[LiveNode],
         at_work: Mapping[str, float],
         held_back: Set[tuple[str, str]],
         now_ms: int,
@@ -138,7 +137,7 @@ def seconds_until(tokens: float, speeds: Sequence[float | None]) -> float | None
     return tokens * len(known) / (sum(known) * len(speeds))
 
 
-async def _tokens_at_work(session: AsyncSession, miners: Sequence[Node]) -> dict[str, float]:
+async def _tokens_at_work(session: AsyncSession, miners: Sequence[LiveNode]) -> dict[str, float]:
     """Return what miners have yet to generate of the units that they hold, by hotkey."""
     rest = col(Unit.samples) * tokens_a_sample() - col(Lease.tokens)
     statement = (

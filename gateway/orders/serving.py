@@ -9,6 +9,7 @@ from sqlalchemy import ColumnElement
 from sqlmodel import and_, col, exists, func, or_, select
 from sqlmodel.ext.asyncio.session import AsyncSession
 
+from gateway.orders.nodes import LiveNode
 from gateway.orders.policy import MINUTE
 from gateway.orders.priority import Candidate, ranked
 from gateway.orders.sizes import tokens_a_sample
@@ -16,7 +17,6 @@ from gateway.store.tables import (
     Lease,
     LeaseKind,
     LeaseState,
-    Node,
     Order,
     OrderStatus,
     Unit,
@@ -123,7 +123,7 @@ async def served_lately(
     return served
 
 
-def speed_together(nodes: Sequence[Node]) -> float | None:
+def speed_together(nodes: Sequence[LiveNode]) -> float | None:
     """Return the tokens a second of nodes; one that was never measured counts as their mean."""
     known = [node.tokens_per_second for node in nodes if node.tokens_per_second]
     return len(nodes) * sum(known) / len(known) if known else None

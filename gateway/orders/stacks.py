@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from sqlmodel import col, select
 from sqlmodel.ext.asyncio.session import AsyncSession
 
-from gateway.orders.nodes import has_loaded, stack_of
+from gateway.orders.nodes import AnyNode, has_loaded, stack_of
 from gateway.orders.policy import HOUR
 from gateway.store.tables import Lease, LeaseKind, LeaseState, Node, Order
 from protocol.messages import LoadedModel
@@ -20,7 +20,7 @@ from scoring.published import is_measured
 AT_WORK_MS = HOUR
 
 
-def is_measured_miner(node: Node, model: str, validators: Sequence[Node]) -> bool:
+def is_measured_miner(node: AnyNode, model: str, validators: Sequence[AnyNode]) -> bool:
     """Say whether a miner's stack was measured before that of one of the validators."""
     # Nodes are many, their stacks few.
     others = {validator.stack_json: validator for validator in validators}.values()
@@ -31,8 +31,8 @@ async def yields(
     session: AsyncSession,
     node: Node,
     loaded: LoadedModel,
-    others: Sequence[Node],
-    validators: Sequence[Node],
+    others: Sequence[AnyNode],
+    validators: Sequence[AnyNode],
     now_ms: int,
 ) -> bool:
     """Say whether a miner lets others go first with the model commit that it has loaded.

@@ -10,6 +10,7 @@ from sqlalchemy.orm import aliased
 from sqlmodel import col, exists, select
 from sqlmodel.ext.asyncio.session import AsyncSession
 
+from gateway.orders.nodes import LiveNode
 from gateway.orders.policy import SECOND
 from gateway.orders.sizes import expected_tokens
 from gateway.orders.units import failures
@@ -64,7 +65,7 @@ def is_worth_a_second(
 
 
 async def stragglers(
-    session: AsyncSession, node: Node, loaded: LoadedModel, others: Sequence[Node], now_ms: int
+    session: AsyncSession, node: Node, loaded: LoadedModel, others: Sequence[LiveNode], now_ms: int
 ) -> list[str]:
     """Return the units that a miner may try as the second one, the oldest leases first.
 
