@@ -4,7 +4,7 @@ from pathlib import Path
 
 import matplotlib
 
-from scoring.profile import EDGES, Profile
+from scoring.profile import EDGES, ONE, Profile
 
 matplotlib.use("Agg")
 
@@ -15,7 +15,7 @@ def draw_profile(profile: Profile, path: Path) -> None:
 
     figure, axes = pyplot.subplots(figsize=(9, 5.5), layout="constrained")
     places = [EDGES[0] / 2, *EDGES]
-    low = 0.0
+    low, lowest = 0.0, 1.0
     for number, stratum in enumerate(profile.strata):
         edge = stratum.entropy_below_micro
         name = f"{low:.2f} to {edge / 1e6:.2f} nats" if edge is not None else f"over {low:.2f} nats"
@@ -25,11 +25,14 @@ def draw_profile(profile: Profile, path: Path) -> None:
         measured = [(x, n / stratum.tokens) for x, n in zip(places, counted, strict=True) if n]
         if measured:
             axes.plot(*zip(*measured, strict=True), "o-", color=colour, markersize=4)
-        bounds = [bound * 1e-12 for bound in stratum.tails]
+        bounds = [bound / ONE for bound in stratum.tails]
+        lowest = min(lowest, *bounds)
         axes.plot(places, bounds, "--", color=colour, linewidth=1, label=name)
     axes.set(
         xscale="log",
         yscale="log",
+        # Where no margin was seen the bounds are flat, and would have a scale without a number.
+        ylim=(lowest / 3, 1),
         xlabel="margin, logits",
         ylabel="share of honest tokens with a margin above",
         title=f"{profile.model}: {_side(profile.miner)} before {_side(profile.validator)}, "
