@@ -17,7 +17,8 @@ from pathlib import Path
 from protocol.documents import work_keys
 from protocol.manifest import FILES
 from protocol.messages import Work
-from scripts.bench.made_delivery import Model, Signers, make_delivery
+from scripts.bench.made_delivery import Model, make_delivery
+from scripts.bench.made_receipts import Signers
 from scripts.tiny_model import WEIGHTS
 
 MODEL = Model("reliquary/tiny-qwen3", "0123456789abcdef0123456789abcdef01234567", WEIGHTS)

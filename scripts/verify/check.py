@@ -2,6 +2,7 @@
 
 import tempfile
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -10,14 +11,13 @@ from tokenizers import Tokenizer
 from gateway.intake.outcome import Intake
 from gateway.orders.delivery_lines import Decoder, Heading, Line, missing_line, refused_line
 from gateway.orders.report import AuditTally
-from protocol.manifest import MANIFEST, Counts, NativeStatement, Statement
+from protocol.manifest import MANIFEST, Counts, Statement
 from protocol.receipts import SampleReceipt
 from scripts.verify.answers import expect_line
 from scripts.verify.delivery_files import DeliveryFiles
 from scripts.verify.discrepancy import Discrepancy, difference
 from scripts.verify.grades import GradesReader
 from scripts.verify.manifest import check_model, read_manifest
-from scripts.verify.native_report import check_report
 from scripts.verify.prompts import (
     ExpectedLine,
     digest_of,
@@ -27,7 +27,9 @@ from scripts.verify.prompts import (
     rendered,
 )
 from scripts.verify.receipts import Expected, ReceiptReader
+from scripts.verify.regrade import Regraded, Regrader, can_grade
 from scripts.verify.report import Report
+from scripts.verify.stated_report import check_report
 
 Progress = Callable[[int, int], None]
 """Called with the input lines that are checked and those in all."""
@@ -94,8 +96,8 @@ def check_files(
     statement = expected.statement
     decoder = Tokenizer.from_file(str(tokenizer_folder / "tokenizer.json"))
     report = Report(statement, expected.gateway)
-    with DeliveryFiles(delivery, statement) as files:
-        check = _Check(statement, decoder, files)
+    with DeliveryFiles(delivery, statement) as files, ExitStack() as stack:
+        check = _Check(statement, decoder, files, stack)
         for entry in refused_entries(intake):
             check.refused(entry)
             report.refused[entry["error"]["code"]] += 1
@@ -106,23 +108,34 @@ def check_files(
             report.add(line, samples)
             if progress is not None:
                 progress(line.index + 1, intake.usable_lines)
+        report.regraded = check.regraded()
         files.finish()
     _check_counts(report)
-    if isinstance(statement, NativeStatement):
-        report.money = check_report(delivery, statement, check.audit, check.evaluation())
+    report.evaluation = check.evaluation()
+    report.money = check_report(delivery, statement, check.audit, report.evaluation)
     return report
 
 
 class _Check:
-    """Holds the lines of a delivery to what they must be, byte for byte."""
+    """Holds the lines of a delivery to what they must be, byte for byte.
 
-    def __init__(self, statement: Statement, decoder: Decoder, files: DeliveryFiles) -> None:
+    Args:
+        stack: closes what the check needs.
+    """
+
+    def __init__(
+        self, statement: Statement, decoder: Decoder, files: DeliveryFiles, stack: ExitStack
+    ) -> None:
         self._heading = heading_of(statement)
         self._decoder = decoder
         self._files = files
-        self._grades = None
+        self._grades: GradesReader | None = None
+        self._regrader: Regrader | None = None
         if files.grades is not None and statement.grader is not None:
             self._grades = GradesReader(files.grades, statement.grader, statement.n)
+            if can_grade(statement.grader):
+                regrader = Regrader(statement.grader, self._heading, decoder)
+                self._regrader = stack.enter_context(regrader)
         self.audit = AuditTally()
 
     def refused(self, entry: Mapping[str, Any]) -> None:
@@ -142,9 +155,22 @@ class _Check:
         if samples:
             self._files.answers.expect(self._heading, delivered, self._decoder)
             self.audit.add(delivered)
+        if self._regrader is not None and self._files.grades is not None:
+            self._regrader.add(delivered, self._files.grades.name, self._files.grades.line)
         if len(samples) < self._heading.n:
             due = missing_line(self._heading, delivered)
             expect_line(self._files.errors, due, line.custom_id)
+
+    def regraded(self) -> Regraded | None:
+        """Grade what still waits; return what that came to, None where nothing can be graded.
+
+        Raises:
+            Discrepancy: a grade does not follow from its reference.
+        """
+        if self._regrader is None:
+            return None
+        self._regrader.flush()
+        return self._regrader.found
 
     def evaluation(self) -> dict[str, Any] | None:
         """Return what the grades of all lines come to; None where there are none."""

@@ -2,18 +2,19 @@
 
 import re
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Self
 
 from protocol.manifest import (
-    ERRORS,
+    FILES,
+    GRADES,
     MANIFEST,
-    OUTPUT,
-    RECEIPTS,
     REPORT,
+    BatchFileName,
     FileRecord,
+    ManifestStatement,
     NativeStatement,
     Statement,
 )
@@ -28,7 +29,7 @@ _NUMBERED = re.compile(r"([a-z]+)-([0-9]{5})\.[a-z]+")
 class DeliveryFiles:
     """The files of a delivery but manifest and report; a context manager.
 
-    ``grades`` is None where the order has no grader or is no native one.
+    ``grades`` is None where the order has no grader.
 
     Raises:
         Discrepancy: a file is missing, or the manifest names none that it must.
@@ -50,11 +51,14 @@ class DeliveryFiles:
                 else JsonlAnswers(self._file(folder, kinds["output"], "output"))
             )
             return
-        output, self.errors, self.receipts = (
-            self._file(folder, [(name, statement.files[name])], name)
-            for name in (OUTPUT, ERRORS, RECEIPTS)
+        graded: list[BatchFileName] = [] if statement.grader is None else [GRADES]
+        _check_names(statement, [*FILES, REPORT, *graded])
+        names: list[BatchFileName] = [*FILES, *graded]
+        output, self.errors, self.receipts, *grades = (
+            self._file(folder, [(name, statement.files[name])], name) for name in names
         )
         self.answers = JsonlAnswers(output)
+        self.grades = grades[0] if grades else None
 
     def __enter__(self) -> Self:
         return self
@@ -76,6 +80,16 @@ class DeliveryFiles:
 
     def _file(self, folder: Path, records: Records, name: str) -> DeliveryFile:
         return self._open.enter_context(DeliveryFile(folder, records, name))
+
+
+def _check_names(statement: ManifestStatement, due: Sequence[BatchFileName]) -> None:
+    """Check that the delivery of a batch has the files ``due`` and no other."""
+    for name in due:
+        if name not in statement.files:
+            raise _fault("is missing", name)
+    for name in statement.files:
+        if name not in due:
+            raise _fault("does not belong into this delivery", name)
 
 
 def shards_of(statement: NativeStatement) -> Mapping[str, Records]:

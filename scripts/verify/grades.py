@@ -15,7 +15,7 @@ MAX_GRADES_BYTES = 8 * 1024
 class GradesReader:
     """Reads the grades of one line after another; ``tally`` adds them up.
 
-    What each sample's grade is, is the gateway's word; which samples have one is not.
+    Whether each grade follows from its reference is another check (``regrade.py``).
     """
 
     def __init__(self, file: DeliveryFile, grader: str, n: int) -> None:

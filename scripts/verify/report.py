@@ -3,14 +3,17 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from protocol.manifest import Statement
 from protocol.receipts import SampleReceipt
 from scripts.verify.discrepancy import shown
 from scripts.verify.prompts import ExpectedLine
+from scripts.verify.regrade import NEEDED, Regraded
 from scripts.verify.verdicts import known_profile
 
 SHOWN_LINES = 20
+_GRADES = ("correct", "incorrect", "missing", "ungraded")
 
 
 @dataclass
@@ -20,8 +23,9 @@ class Report:
     ``refused`` counts refused lines by code; ``short`` are the first ``SHOWN_LINES`` of the lines
     that lack samples, as custom_id and number delivered; ``same_input`` tells that the customer's
     file is byte for byte the one that was ordered. ``rejudged`` counts samples whose verdict was
-    drawn from its marks again. ``money`` is that of a native delivery's report, which follows from
-    its price and the verified tokens.
+    drawn from its marks again. ``money`` is that of the delivery's report, which follows from its
+    price and the verified tokens; ``evaluation`` is what an evaluation's grades come to, and
+    ``regraded`` how many of them were made again, None where the grader is not installed.
     """
 
     statement: Statement
@@ -39,6 +43,8 @@ class Report:
     mismatches: int = 0
     rejudged: int = 0
     money: Mapping[str, str] | None = None
+    evaluation: Mapping[str, Any] | None = None
+    regraded: Regraded | None = None
 
     def add(self, line: ExpectedLine, samples: Mapping[int, SampleReceipt]) -> None:
         """Count one usable line and its delivered samples."""
@@ -108,6 +114,8 @@ def _facts(report: Report) -> Iterator[str]:
             report.money[f"{name}_usd"] for name in ("reserved", "charged", "refunded")
         )
         yield f"  money       {charged} USD of {reserved} USD reserved; {refunded} USD given back"
+    if report.evaluation is not None:
+        yield f"  grades      {_grades(report.evaluation)}"
     yield f"  gateway     {report.gateway}"
     yield from _people("miners", report.miners)
     yield from _people("validators", report.validators)
@@ -117,6 +125,13 @@ def _facts(report: Report) -> Iterator[str]:
         yield f"  missing     {shown(custom_id)}: {delivered} of {statement.n} samples"
     if report.lines_short > len(report.short):
         yield f"  missing     and {report.lines_short - len(report.short):,} further lines"
+
+
+def _grades(evaluation: Mapping[str, Any]) -> str:
+    samples = evaluation["samples"]
+    counted = ", ".join(f"{samples[kind]:,} {kind}" for kind in _GRADES)
+    mean = evaluation["pass_at_1"]
+    return f"pass@1 {'unknown' if mean is None else mean} by {evaluation['grader']}; {counted}"
 
 
 def _people(role: str, people: Counter[str]) -> Iterator[str]:
@@ -161,6 +176,11 @@ def _proved(report: Report, assurance: Assurance) -> Iterator[str]:
         yield (
             "The money follows from the price that was quoted and the tokens that were verified."
         )
+    if report.regraded is not None and report.regraded.same:
+        yield (
+            f"{report.regraded.same:,} grades follow from your references by the published rule; "
+            "pass@1 adds up."
+        )
     if report.same_input:
         yield "Your file is byte for byte the one that was ordered."
 
@@ -201,5 +221,23 @@ def _not_proved(report: Report, assurance: Assurance) -> Iterator[str]:
             "That your file is the one that was ordered: its bytes differ (as they do where the "
             "requests were sent in the body), though it renders to the same prompts."
         )
+    if report.evaluation is not None:
+        yield from _not_graded(report)
     if report.lines_short:
         yield "Why samples are missing: void samples leave no receipt."
+
+
+def _not_graded(report: Report) -> Iterator[str]:
+    if report.regraded is None:
+        yield (
+            f"That the grades follow from your references: {NEEDED} is not installed. "
+            "pip install 'math-verify[antlr4-13-2]' brings it."
+        )
+        return
+    if report.regraded.unsure:
+        yield (
+            f"{report.regraded.unsure:,} grades: comparing takes this machine to the limits of "
+            "the rule, or failed on it."
+        )
+    if report.regraded.ungraded:
+        yield f"The {report.regraded.ungraded:,} samples that the gateway could not grade."

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from bittensor_core import Keypair
 
-from protocol.manifest import FILES, MANIFEST, Counts, Manifest, ManifestStatement
+from protocol.manifest import FILES, MANIFEST, REPORT, Counts, Manifest, ManifestStatement
 from protocol.receipts import SampleReceipt, fault
 from scripts.tiny_model import WEIGHTS
 from scripts.verify.check import verify
@@ -31,7 +31,7 @@ def named_in(section: str) -> set[str]:
 
 
 def test_the_documents_are_in_their_canonical_form() -> None:
-    assert set(BLOCKS) == {"input", MANIFEST, *FILES}
+    assert set(BLOCKS) == {"input", MANIFEST, REPORT, *FILES}
     assert RECEIPT.encoded() == BLOCKS["receipts.jsonl"]
     assert MADE.encoded() == BLOCKS[MANIFEST]
 
@@ -73,7 +73,7 @@ def test_ids_are_made_as_described(
 
 
 def test_the_example_verifies(tmp_path: Path) -> None:
-    for name in (MANIFEST, *FILES):
+    for name in (MANIFEST, REPORT, *FILES):
         (tmp_path / name).write_bytes(BLOCKS[name])
     (tmp_path / "in.jsonl").write_bytes(BLOCKS["input"])
     report = verify(tmp_path, tmp_path / "in.jsonl", own_model=WEIGHTS)

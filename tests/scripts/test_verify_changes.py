@@ -19,9 +19,21 @@ from hypothesis import strategies as st
 
 from gateway.intake.outcome import Intake
 from protocol.keys import sign_statement
-from protocol.manifest import ERRORS, FILES, MANIFEST, OUTPUT, RECEIPTS, Manifest, signed_manifest
+from protocol.manifest import (
+    ERRORS,
+    FILES,
+    GRADES,
+    MANIFEST,
+    OUTPUT,
+    RECEIPTS,
+    REPORT,
+    Manifest,
+    signed_manifest,
+)
 from scripts.verify.discrepancy import Discrepancy
 from scripts.verify.prompts import check_terms
+
+DELIVERED = [MANIFEST, REPORT, *FILES]
 
 
 def leaves(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], Any]]:
@@ -151,6 +163,24 @@ def test_a_grader_that_was_not_asked_for_is_found(case: Case, copy: Path):
         case.verify(copy)
 
 
+@pytest.mark.parametrize("name", [REPORT, OUTPUT, GRADES])
+def test_the_manifest_names_all_files_and_no_other(
+    name: str, case: Case, intake: Intake, copy: Path
+):
+    manifest = json.loads((copy / MANIFEST).read_bytes())
+    files = manifest["statement"]["files"]
+    if files.pop(name, None) is None:
+        files[name] = {"bytes": 0, "sha256": "00" * 32}
+    else:
+        # The statement has three files at least.
+        files[GRADES] = {"bytes": 0, "sha256": "00" * 32}
+    made = Manifest.model_validate(manifest).statement
+    (copy / MANIFEST).write_bytes(signed_manifest(SIGNERS.gateway, made).encoded())
+    with pytest.raises(Discrepancy) as found:
+        check(case, intake, copy)
+    assert (found.value.file, found.value.field) == (MANIFEST, f"statement.files.{name}")
+
+
 @settings(
     max_examples=150,
     deadline=None,
@@ -158,7 +188,7 @@ def test_a_grader_that_was_not_asked_for_is_found(case: Case, copy: Path):
 )
 @given(data=st.data())
 def test_any_flipped_byte_is_found(case: Case, intake: Intake, copy: Path, data: st.DataObject):
-    name = data.draw(st.sampled_from([MANIFEST, *FILES]))
+    name = data.draw(st.sampled_from(DELIVERED))
     original = (case.delivery / name).read_bytes()
     place = data.draw(st.integers(0, len(original) - 1))
     mask = data.draw(st.integers(1, 255))
@@ -174,7 +204,7 @@ def test_any_flipped_byte_is_found(case: Case, intake: Intake, copy: Path, data:
     str(found.value).encode("ascii")
 
 
-@pytest.mark.parametrize("name", [MANIFEST, *FILES])
+@pytest.mark.parametrize("name", DELIVERED)
 @pytest.mark.parametrize("edit", ["truncated", "longer", "a line less", "doubled", "empty", "gone"])
 def test_files_of_another_length_are_found(
     name: str, edit: str, case: Case, intake: Intake, copy: Path
@@ -210,7 +240,7 @@ HOSTILE = {
 }
 
 
-@pytest.mark.parametrize("name", [MANIFEST, *FILES])
+@pytest.mark.parametrize("name", DELIVERED)
 @pytest.mark.parametrize("kind", HOSTILE)
 def test_hostile_content_is_named(name: str, kind: str, case: Case, intake: Intake, copy: Path):
     (copy / name).write_bytes(HOSTILE[kind])
@@ -251,7 +281,7 @@ def test_hostile_members_of_a_receipt_are_named(
     assert (found.value.file, found.value.line) == (RECEIPTS, 1)
 
 
-@pytest.mark.parametrize("name", [MANIFEST, *FILES])
+@pytest.mark.parametrize("name", DELIVERED)
 def test_a_line_of_a_gigabyte_is_not_read(name: str, case: Case, intake: Intake, copy: Path):
     with (copy / name).open("r+b") as file:
         file.truncate(2**30)
@@ -260,7 +290,7 @@ def test_a_line_of_a_gigabyte_is_not_read(name: str, case: Case, intake: Intake,
     assert found.value.file == name
 
 
-@pytest.mark.parametrize("name", [MANIFEST, *FILES])
+@pytest.mark.parametrize("name", DELIVERED)
 @pytest.mark.parametrize("kind", ["link", "pipe", "folder"])
 def test_only_plain_files_are_read(name: str, kind: str, case: Case, intake: Intake, copy: Path):
     (copy / name).rename(copy / "away")

@@ -9,9 +9,10 @@ from small_model import MODEL, write_small_model
 
 from gateway.intake.outcome import Intake
 from protocol.documents import work_keys
-from protocol.manifest import FILES, MANIFEST, Manifest, signed_manifest
+from protocol.manifest import MANIFEST, Manifest, signed_manifest
 from protocol.messages import Work
-from scripts.bench.made_delivery import Model, Signers, make_delivery
+from scripts.bench.made_delivery import Model, make_delivery
+from scripts.bench.made_receipts import Signers
 from scripts.verify.check import check_files, verify
 from scripts.verify.manifest import read_manifest
 from scripts.verify.prompts import rendered
@@ -87,7 +88,7 @@ def signed_anew(delivery: Path, **changes: Any) -> None:
     """Sign the manifest over the files as they are, as a gateway that lies would."""
     manifest = json.loads((delivery / MANIFEST).read_bytes())
     statement = manifest["statement"] | changes
-    for name in FILES:
+    for name in statement["files"]:
         content = (delivery / name).read_bytes()
         record = {"bytes": len(content), "sha256": sha256(content).hexdigest()}
         statement["files"][name] = record

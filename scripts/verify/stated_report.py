@@ -1,4 +1,4 @@
-"""``report.json`` of a native delivery, made again from what was checked before it."""
+"""``report.json`` of a delivery, made again from what was checked before it."""
 
 import json
 from collections.abc import Mapping
@@ -7,7 +7,7 @@ from typing import Any
 
 from gateway.catalog.price import Price
 from gateway.orders.report import AuditTally, report
-from protocol.manifest import REPORT, NativeStatement
+from protocol.manifest import REPORT, Statement
 from scripts.verify.answers import check_record
 from scripts.verify.discrepancy import Discrepancy, difference
 from scripts.verify.files import read_whole
@@ -17,7 +17,7 @@ MAX_REPORT_BYTES = 16 * 1024 * 1024
 
 def check_report(
     delivery: Path,
-    statement: NativeStatement,
+    statement: Statement,
     audit: AuditTally,
     evaluation: Mapping[str, Any] | None,
 ) -> Mapping[str, Any] | None:
@@ -72,7 +72,7 @@ def _samples_void(stated: Mapping[str, Any]) -> int:
     return void
 
 
-def _price(money: Any, statement: NativeStatement) -> Price | None:
+def _price(money: Any, statement: Statement) -> Price | None:
     """Return the price that the report states, which must be one of this order."""
     if money is None:
         return None
