@@ -117,7 +117,8 @@ def _create(name: str) -> None:
         ),
         sa.ForeignKeyConstraint(
             ["hold_id", "held_nano", "debit_id", "credit_id"],
-            ["transfers.id", "transfers.amount_nano", "transfers.debit_id", "transfers.credit_id"],
+            # Of the table itself, which SQLite renames along: dropping the old one harms none.
+            [f"{name}.{column}" for column in ("id", "amount_nano", "debit_id", "credit_id")],
             name=op.f("fk_transfers_hold_id_held_nano_debit_id_credit_id_transfers"),
         ),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_transfers")),
