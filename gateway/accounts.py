@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from sqlmodel import col, select
 from sqlmodel.ext.asyncio.session import AsyncSession
 
-from gateway.ledger.transfers import top_up
+from gateway.ledger.transfers import top_up, withdraw
 from gateway.store.engine import Store
 from gateway.store.tables import Account, AccountState, Transfer
 
@@ -84,15 +84,45 @@ async def credit_account(
         AccountError: there is no account of this name, or the id is none.
         LedgerError: another payment had this id.
     """
-    if _PAYMENT_PATTERN.fullmatch(payment) is None:
-        raise AccountError("a payment's id is 1 to 80 of A-Z a-z 0-9 _ . @ : -")
+    _check_id(payment)
     async with store.write() as session:
-        # The lock keeps two first payments from opening the account's ledger twice.
-        statement = select(Account).where(Account.name == name).with_for_update(key_share=True)
-        account = (await session.exec(statement)).one_or_none()
-        if account is None:
-            raise _unknown(name)
-        return await top_up(session, account.id, amount_nano, payment, now_ms)
+        return await top_up(
+            session, (await _locked(session, name)).id, amount_nano, payment, now_ms
+        )
+
+
+async def debit_account(
+    store: Store, name: str, amount_nano: int, cause: str, now_ms: int
+) -> Transfer:
+    """Take money back from an account, such as a mistaken top-up; the same again changes nothing.
+
+    Args:
+        amount_nano: above 0, in nano-USD.
+        cause: the operator's own id of it, 1 to 80 letters, digits and ``_.@:-``.
+
+    Raises:
+        AccountError: there is no account of this name, or the id is none.
+        LedgerError: the account cannot spend as much, or another debit had this id.
+    """
+    _check_id(cause)
+    async with store.write() as session:
+        return await withdraw(
+            session, (await _locked(session, name)).id, amount_nano, cause, now_ms
+        )
+
+
+def _check_id(cause: str) -> None:
+    if _PAYMENT_PATTERN.fullmatch(cause) is None:
+        raise AccountError("a payment's id is 1 to 80 of A-Z a-z 0-9 _ . @ : -")
+
+
+async def _locked(session: AsyncSession, name: str) -> Account:
+    """Return an account, locked: two first payments must not open its ledger twice."""
+    statement = select(Account).where(Account.name == name).with_for_update(key_share=True)
+    account = (await session.exec(statement)).one_or_none()
+    if account is None:
+        raise _unknown(name)
+    return account
 
 
 async def _named(session: AsyncSession, name: str) -> Account | None:

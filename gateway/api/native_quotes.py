@@ -25,7 +25,7 @@ from gateway.orders.kept_quotes import Terms, find_quote, keep_quote, read_quote
 from gateway.orders.quote import Quote as MadeQuote
 from gateway.orders.quote import QuoteRequest, quote
 from gateway.orders.quotes import count_quote
-from gateway.store.tables import DatasetQuote, OutputFormat
+from gateway.store.tables import DatasetQuote, OutputFormat, QuoteStage
 from protocol.sampling import MAX_TOKENS_LIMIT
 
 router = APIRouter(tags=[QUOTES])
@@ -234,9 +234,10 @@ async def ask_quote(request: Request, principal: Customer, state: StateOf) -> Da
             made = await _made(state, wanted)
         terms = Terms(hours, OutputFormat(asked.output_format), asked.grader, asked.max_new_tokens)
         try:
-            await count_quote(state.store, account_id, state.settings.policy, state.now_ms())
+            policy = state.settings.policy
+            await count_quote(state.store, account_id, policy, state.now_ms())
             row = await keep_quote(
-                state.store, account_id, asked.input_file_id, made, terms, state.now_ms()
+                state.store, account_id, asked.input_file_id, made, terms, policy, state.now_ms()
             )
         finally:
             await asyncio.to_thread(shutil.rmtree, made.intake.folder, ignore_errors=True)
@@ -292,7 +293,8 @@ def quote_object(row: DatasetQuote, *, ordered: bool, now_ms: int) -> DatasetQuo
 def _status(row: DatasetQuote, ordered: bool, now_ms: int) -> str:
     if ordered:
         return "ordered"
-    return "expired" if row.expires_at_ms <= now_ms else "open"
+    over = row.stage != QuoteStage.OPEN or row.expires_at_ms <= now_ms
+    return "expired" if over else "open"
 
 
 async def _made(state: State, wanted: QuoteRequest) -> MadeQuote:

@@ -3,7 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from sqlalchemy.orm import Mapped
 from sqlmodel import col, func, or_, select
+from sqlmodel.ext.asyncio.session import AsyncSession
 
 from gateway.ledger.transfers import available_nano, customer_id
 from gateway.store.engine import Store
@@ -18,7 +20,7 @@ class Balance:
         available: can be spent.
         reserved: is held for orders that have not ended.
         charged: was paid for orders that ended, and not given back.
-        credited: was paid in.
+        credited: was paid in, and not taken back.
     """
 
     available: int = 0
@@ -30,28 +32,36 @@ class Balance:
 async def balances(store: Store, account_ids: Sequence[str]) -> dict[str, Balance]:
     """Return the balances of accounts by their ids."""
     statement = select(LedgerAccount).where(col(LedgerAccount.account_id).in_(account_ids))
-    given_back = (
-        select(Transfer.credit_id, func.sum(Transfer.amount_nano))
-        .where(
-            col(Transfer.kind) == TransferKind.REFUND,
-            col(Transfer.credit_id).in_([customer_id(one) for one in account_ids]),
-        )
-        .group_by(col(Transfer.credit_id))
-    )
+    mine = [customer_id(one) for one in account_ids]
     async with store.read() as session:
         rows = (await session.exec(statement)).all()
-        refunds = {one: int(amount) for one, amount in (await session.exec(given_back)).all()}
-    known = {row.account_id: _balance(row, refunds.get(row.id, 0)) for row in rows}
+        refunds = await _sums(session, TransferKind.REFUND, col(Transfer.credit_id), mine)
+        taken = await _sums(session, TransferKind.WITHDRAWAL, col(Transfer.debit_id), mine)
+    known = {
+        row.account_id: _balance(row, refunds.get(row.id, 0), taken.get(row.id, 0)) for row in rows
+    }
     # An account that was never topped up has no row.
     return {account_id: known.get(account_id, Balance()) for account_id in account_ids}
 
 
-def _balance(row: LedgerAccount, refunded: int) -> Balance:
+async def _sums(
+    session: AsyncSession, kind: TransferKind, side: Mapped[str], mine: Sequence[str]
+) -> dict[str, int]:
+    """Add the transfers of a kind up, by the customer's account on their ``side``."""
+    statement = (
+        select(side, func.sum(Transfer.amount_nano))
+        .where(col(Transfer.kind) == kind, side.in_(mine))
+        .group_by(side)
+    )
+    return {one: int(amount) for one, amount in (await session.exec(statement)).all()}
+
+
+def _balance(row: LedgerAccount, refunded: int, taken: int) -> Balance:
     return Balance(
         available_nano(row),
         row.debits_pending,
-        row.debits_posted - refunded,
-        row.credits_posted - refunded,
+        row.debits_posted - refunded - taken,
+        row.credits_posted - refunded - taken,
     )
 
 

@@ -34,7 +34,8 @@ class Report:
 
     Attributes:
         accounts, transfers, orders: how many there are.
-        credited, charged, reserved: of all customers together, in nano-USD.
+        credited, charged, reserved: of all customers together, in nano-USD; what was taken or given
+            back does not count.
         faults: what is off, a sentence each that names the row; none where the books are right.
     """
 
@@ -93,7 +94,7 @@ def examine(books: Books) -> Report:
         accounts=sum(one.kind == LedgerKind.CUSTOMER for one in books.accounts),
         transfers=len(books.transfers),
         orders=len(books.orders),
-        credited=cash["debits_posted"],
+        credited=cash["debits_posted"] - cash["credits_posted"],
         charged=revenue["credits_posted"] - revenue["debits_posted"],
         reserved=revenue["credits_pending"],
         faults=faults,

@@ -1,4 +1,4 @@
-"""The only ways in which money moves: top up, hold, capture, void, refund.
+"""The only ways in which money moves: top up, withdraw, hold, capture, void, refund.
 
 Each is one immutable row whose id follows from what caused it, so that a repeat finds the row of
 the first time and changes nothing. The two accounts' rows are locked before they change, the
@@ -66,6 +66,45 @@ async def top_up(
         return _checked(first, wanted)
     cash.debits_posted += amount_nano
     customer.credits_posted += amount_nano
+    return await _write(session, wanted, customer, cash)
+
+
+async def withdraw(
+    session: AsyncSession, account_id: str, amount_nano: int, cause: str, now_ms: int
+) -> Transfer:
+    """Take back of what a customer, whose account the caller has locked, paid in or was given.
+
+    Args:
+        cause: the operator's own id of it.
+
+    Raises:
+        LedgerError: the amount is 0 or more than the customer can spend, or another withdrawal had
+            this id.
+    """
+    if amount_nano <= 0:
+        raise LedgerError("a debit is more than 0 USD")
+    wanted = Transfer(
+        id=transfer_id(TransferKind.WITHDRAWAL, cause),
+        kind=TransferKind.WITHDRAWAL,
+        debit_id=customer_id(account_id),
+        credit_id=CASH,
+        amount_nano=amount_nano,
+        created_at_ms=now_ms,
+    )
+    if await session.get(LedgerAccount, wanted.debit_id) is None:
+        raise LedgerError("the account was never topped up")
+    customer, cash = await _lock(session, wanted.debit_id), await _lock(session, CASH)
+    first = await session.get(Transfer, wanted.id)
+    if first is not None:
+        return _checked(first, wanted)
+    available = available_nano(customer)
+    if amount_nano > available:
+        raise LedgerError(
+            f"{usd_of(available)} USD of the account are neither charged nor held for open "
+            f"orders, less than {usd_of(amount_nano)} USD"
+        )
+    customer.debits_posted += amount_nano
+    cash.credits_posted += amount_nano
     return await _write(session, wanted, customer, cash)
 
 

@@ -32,6 +32,11 @@ async def store_content(objects: Objects, order_id: str, folder: Path) -> None:
         await objects.put(object_key(order_id, name), folder / name)
 
 
+def content_bytes(folder: Path) -> int:
+    """Return the bytes of what ``store_content`` stores."""
+    return sum((folder / name).stat().st_size for name in CONTENT)
+
+
 async def remove_content(objects: Objects, order_id: str) -> None:
     """Remove what ``store_content`` stored."""
     for name in CONTENT:

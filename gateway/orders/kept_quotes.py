@@ -8,15 +8,17 @@ from pathlib import Path
 from typing import Any
 
 from pydantic import TypeAdapter
-from sqlmodel import col, select
+from sqlmodel import and_, col, or_, select
+from sqlmodel.ext.asyncio.session import AsyncSession
 
 from gateway.errors import GatewayError
 from gateway.intake.outcome import PREVIEW_LINES, PREVIEWS, REFUSED
-from gateway.orders.content import remove_content, store_content
-from gateway.orders.policy import HOUR
+from gateway.orders.content import content_bytes, remove_content, store_content
+from gateway.orders.policy import HOUR, Policy
 from gateway.orders.quote import Quote
+from gateway.orders.rows import lock_account
 from gateway.store.engine import Store
-from gateway.store.tables import DatasetQuote, Order, OutputFormat, new_id
+from gateway.store.tables import DatasetQuote, Order, OutputFormat, QuoteStage, new_id
 
 LIFE_MS = 24 * HOUR
 # No clock of a replica is as far behind, so that nobody orders what is being removed.
@@ -38,9 +40,18 @@ class Terms:
 
 
 async def keep_quote(
-    store: Store, account_id: str, input_file_id: str, quote: Quote, terms: Terms, now_ms: int
+    store: Store,
+    account_id: str,
+    input_file_id: str,
+    quote: Quote,
+    terms: Terms,
+    policy: Policy,
+    now_ms: int,
 ) -> DatasetQuote:
-    """Keep a quote for ``LIFE_MS``; its folder is left to the caller."""
+    """Keep a quote for ``LIFE_MS``; its folder is left to the caller.
+
+    The oldest quotes of the account that nobody ordered make room for it.
+    """
     row = DatasetQuote(
         id=new_id(),
         account_id=account_id,
@@ -54,11 +65,46 @@ async def keep_quote(
         quote_json=_QUOTE.dump_json(quote, exclude={"intake": {"folder"}}).decode(),
         line_errors_json=json.dumps(await _line_errors(quote.intake.folder)),
         preview_json=json.dumps(await _first_rows(quote.intake.folder / PREVIEWS, PREVIEW_LINES)),
+        bytes=await asyncio.to_thread(content_bytes, quote.intake.folder),
+        stage=QuoteStage.STORING,
     )
+    async with store.write() as session:
+        # Quotes of one account wait in line, so that none takes the room of another's.
+        await lock_account(session, account_id)
+        await _make_room(session, account_id, policy.kept_quote_bytes - row.bytes, now_ms)
+        session.add(row)
     await store_content(store.objects, row.id, quote.intake.folder)
     async with store.write() as session:
-        session.add(row)
-    return row
+        stored = await session.get_one(DatasetQuote, row.id)
+        stored.stage = QuoteStage.OPEN
+        session.add(stored)
+    # What was dropped is swept away.
+    store.announce_news()
+    return stored
+
+
+async def _make_room(session: AsyncSession, account_id: str, room: int, now_ms: int) -> None:
+    """Drop the oldest quotes of an account, locked, until the others fit into ``room`` bytes.
+
+    What was ordered is its order's, and what is still being stored is as new as can be.
+    """
+    ordered = select(Order.id).where(col(Order.id) == col(DatasetQuote.id)).exists()
+    statement = (
+        select(DatasetQuote)
+        .where(
+            col(DatasetQuote.account_id) == account_id,
+            col(DatasetQuote.stage).in_((QuoteStage.STORING, QuoteStage.OPEN)),
+            ~ordered,
+        )
+        .order_by(col(DatasetQuote.created_at_ms), col(DatasetQuote.id))
+    )
+    kept = (await session.exec(statement)).all()
+    over = sum(one.bytes for one in kept) - room
+    for one in kept:
+        if over > 0 and one.stage == QuoteStage.OPEN:
+            one.stage, one.expires_at_ms = QuoteStage.DROPPED, min(one.expires_at_ms, now_ms)
+            session.add(one)
+            over -= one.bytes
 
 
 async def find_quote(store: Store, account_id: str, quote_id: str) -> tuple[DatasetQuote, bool]:
@@ -70,7 +116,7 @@ async def find_quote(store: Store, account_id: str, quote_id: str) -> tuple[Data
     async with store.read() as session:
         row = await session.get(DatasetQuote, quote_id)
         ordered = await session.get(Order, quote_id) is not None
-    if row is None or row.account_id != account_id:
+    if row is None or row.account_id != account_id or row.stage == QuoteStage.STORING:
         raise GatewayError(404, "quote_not_found", "There is no such quote.", "quote_id")
     return row, ordered
 
@@ -85,22 +131,33 @@ def read_quote(row: DatasetQuote) -> Quote:
 async def sweep(store: Store, now_ms: int) -> None:
     """Remove the quotes that expired, and the objects of those that nobody ordered.
 
-    Objects go before their row: a killed process leaves nothing that is not swept again.
+    A dropped quote loses its objects at once and stays until it is long over, to be told as
+    expired. Objects go before their row: a killed process leaves nothing that is not swept again.
     """
-    expired = (
-        select(DatasetQuote.id)
-        .where(col(DatasetQuote.expires_at_ms) <= now_ms - GRACE_MS)
-        .limit(SWEPT_AT_ONCE)
+    over = now_ms - GRACE_MS
+    half_stored = and_(
+        col(DatasetQuote.stage) == QuoteStage.STORING, col(DatasetQuote.created_at_ms) <= over
+    )
+    swept = or_(
+        col(DatasetQuote.expires_at_ms) <= over,
+        col(DatasetQuote.stage) == QuoteStage.DROPPED,
+        half_stored,
     )
     async with store.read() as session:
-        ids = (await session.exec(expired)).all()
+        rows = (await session.exec(select(DatasetQuote).where(swept).limit(SWEPT_AT_ONCE))).all()
+        ids = [row.id for row in rows]
         orders = set((await session.exec(select(Order.id).where(col(Order.id).in_(ids)))).all())
-    for quote_id in ids:
-        if quote_id not in orders:
-            await remove_content(store.objects, quote_id)
+    for found in rows:
+        if found.id not in orders:
+            await remove_content(store.objects, found.id)
         async with store.write() as session:
-            row = await session.get(DatasetQuote, quote_id)
-            if row is not None:
+            row = await session.get(DatasetQuote, found.id)
+            if row is None:
+                continue
+            if found.expires_at_ms > over and found.stage == QuoteStage.DROPPED:
+                row.stage = QuoteStage.GONE
+                session.add(row)
+            else:
                 await session.delete(row)
 
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import structlog
-from sqlmodel import col, func, select
+from sqlmodel import and_, col, func, select
 from sqlmodel.ext.asyncio.session import AsyncSession
 
 from gateway.catalog.price import Price
@@ -17,7 +17,16 @@ from gateway.orders.policy import HOUR, Policy
 from gateway.orders.quote import Quote
 from gateway.orders.rows import lock_account
 from gateway.store.engine import Store
-from gateway.store.tables import OPEN_STATUSES, DatasetQuote, Dialect, File, Order, new_id
+from gateway.store.tables import (
+    OPEN_STATUSES,
+    DatasetQuote,
+    Dialect,
+    File,
+    Order,
+    OrderStatus,
+    QuoteStage,
+    new_id,
+)
 
 log = structlog.get_logger("gateway.orders")
 
@@ -133,16 +142,18 @@ async def _check_quote(session: AsyncSession, order: Order) -> None:
         message = "This quote was ordered; ask for another one to order again."
         raise GatewayError(409, "quote_ordered", message, "quote_id", final=True)
     kept = await session.get(DatasetQuote, order.id)
-    if kept is None or kept.expires_at_ms <= order.created_at_ms:
-        message = "This quote has expired; ask for a new one."
+    if kept is None or kept.stage != QuoteStage.OPEN or kept.expires_at_ms <= order.created_at_ms:
+        message = "This quote has expired, or made room for newer ones; ask for a new one."
         raise GatewayError(409, "quote_expired", message, "quote_id", final=True)
 
 
 async def _check_limit(session: AsyncSession, account_id: str, policy: Policy) -> None:
+    # One that was cancelled before it began is over but for the account of its lines.
+    over = and_(col(Order.status) == OrderStatus.CANCELLING, col(Order.in_progress_at_ms).is_(None))
     statement = (
         select(func.count())
         .select_from(Order)
-        .where(col(Order.account_id) == account_id, col(Order.status).in_(OPEN_STATUSES))
+        .where(col(Order.account_id) == account_id, col(Order.status).in_(OPEN_STATUSES), ~over)
     )
     if (await session.exec(statement)).one() >= policy.open_orders:
         raise GatewayError(

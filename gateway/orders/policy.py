@@ -37,6 +37,8 @@ class Policy:
         cancel_grace_ms: how long units in flight may go on after a cancellation.
         open_orders: most orders of an account that are open at once.
         quotes_per_day: most quotes of an account in any 24 hours.
+        kept_quote_bytes: what an account's kept quotes that nobody ordered may come to; the oldest
+            make room for newer ones.
         export_lease_ms: after how long a dead exporter's order is taken over.
         export_tries: how often an export may fail before its order does.
         shard_rows, shard_bytes: a file of a native delivery ends once it has as many.
@@ -68,6 +70,7 @@ class Policy:
     cancel_grace_ms: int = 2 * MINUTE
     open_orders: int = 5
     quotes_per_day: int = 200
+    kept_quote_bytes: int = 2**30
     export_lease_ms: int = 30 * SECOND
     export_tries: int = 5
     shard_rows: int = 50_000

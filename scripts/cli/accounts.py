@@ -1,6 +1,6 @@
 """``reliquary accounts``: who may order, and on what balance."""
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Annotated
 from uuid import uuid4
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 accounts = typer.Typer(help="Customers' accounts.", no_args_is_help=True)
 
 Name = Annotated[str, typer.Argument(help="1 to 80 letters, digits and _ . @ -")]
+Amount = Annotated[str, typer.Argument(help="The amount in USD, such as 25 or 12.50")]
 LATEST = 20
 
 
@@ -72,7 +73,7 @@ def list_(data: Data = None) -> None:
 @accounts.command("credit")
 def credit(
     name: Name,
-    usd: Annotated[str, typer.Argument(help="The amount in USD, such as 25 or 12.50")],
+    usd: Amount,
     payment: Annotated[
         str | None,
         typer.Option("--id", help="The payment's own id; the same one again changes nothing."),
@@ -81,17 +82,24 @@ def credit(
 ) -> None:
     """Top an account up and print the payment's id."""
     from gateway.accounts import credit_account
-    from gateway.ledger.money import nano_of
 
-    cause = str(uuid4()) if payment is None else payment
-    with reported(ValueError):
-        amount = nano_of(usd)
+    _move(credit_account, name, usd, payment, data)
 
-    async def work(store: "Store") -> "Transfer":
-        return await credit_account(store, name, amount, cause, now_ms())
 
-    with_store(data, work)
-    typer.echo(cause)
+@accounts.command("debit")
+def debit(
+    name: Name,
+    usd: Amount,
+    cause: Annotated[
+        str | None,
+        typer.Option("--id", help="An id of your own for it; the same one again changes nothing."),
+    ] = None,
+    data: Data = None,
+) -> None:
+    """Take money back, such as a mistaken top-up, and print its id; never what orders hold."""
+    from gateway.accounts import debit_account
+
+    _move(debit_account, name, usd, cause, data)
 
 
 @accounts.command("show")
@@ -113,6 +121,27 @@ def show(name: Name, data: Data = None) -> None:
     if latest:
         rows = [(shown_time(one.created_at_ms), usd_of(one.amount_nano), one.id) for one in latest]
         print_table(("TIME", "USD", "TRANSFER"), rows)
+
+
+def _move(
+    move: "Callable[[Store, str, int, str, int], Awaitable[Transfer]]",
+    name: str,
+    usd: str,
+    given: str | None,
+    data: Data,
+) -> None:
+    """Move an amount under an id that is ``given`` or new, and print the id."""
+    from gateway.ledger.money import nano_of
+
+    cause = str(uuid4()) if given is None else given
+    with reported(ValueError):
+        amount = nano_of(usd)
+
+    async def work(store: "Store") -> "Transfer":
+        return await move(store, name, amount, cause, now_ms())
+
+    with_store(data, work)
+    typer.echo(cause)
 
 
 def _set_state(name: str, state: str, data: Data) -> None:

@@ -31,7 +31,9 @@ async def place_natively(
 ) -> Order:
     terms = Terms(24, output_format, None, None)
     made = world.quote(options.pop("prompts", PROMPTS), **options)
-    kept = await keep_quote(world.store, world.account_id, INPUT_FILE, made, terms, world.now)
+    kept = await keep_quote(
+        world.store, world.account_id, INPUT_FILE, made, terms, world.policy, world.now
+    )
     placement = Placement(
         input_file_id=INPUT_FILE,
         dialect=Dialect.NATIVE,

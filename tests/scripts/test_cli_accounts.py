@@ -110,6 +110,30 @@ def test_an_account_is_credited_once_for_each_payment(shell: Shell):
     )
 
 
+def test_a_mistaken_payment_is_taken_back_once(shell: Shell):
+    shell("accounts", "create", "acme")
+    said = shell("accounts", "debit", "acme", "1", status=1)
+    assert "was never topped up" in said
+    shell("accounts", "credit", "acme", "100", "--id", "invoice-7")
+    for _ in range(2):
+        assert shell("accounts", "debit", "acme", "90", "--id", "invoice-7") == "invoice-7\n"
+    assert "withdrawal:invoice-7" in shell(
+        "accounts", "debit", "acme", "9", "--id", "invoice-7", status=1
+    )
+    assert "10.00 USD of the account" in shell("accounts", "debit", "acme", "10.01", status=1)
+    for wrong in ("0", "1e3", "x"):
+        shell("accounts", "debit", "acme", wrong, status=1)
+    _, *figures = shell("accounts", "show", "acme").splitlines()
+    assert figures[:4] == [
+        "available  10.00 USD",
+        "reserved   0.00 USD",
+        "charged    0.00 USD",
+        "credited   10.00 USD",
+    ]
+    assert {row.split()[2] for row in figures[5:]} == {"top_up:invoice-7", "withdrawal:invoice-7"}
+    assert "credited 10.00 USD" in shell("ledger", "check")
+
+
 def test_a_key_is_listed_without_its_secret_and_revoked(shell: Shell):
     first = shell("keys", "create", "--scope", "orders:write").strip()
     second = shell("keys", "create", "--account", "other").strip()

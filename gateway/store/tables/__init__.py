@@ -15,7 +15,7 @@ from gateway.store.tables.leases import Lease, LeaseKind, LeaseState
 from gateway.store.tables.ledger import LedgerAccount, LedgerKind, Transfer, TransferKind
 from gateway.store.tables.nodes import Node, NodeRole
 from gateway.store.tables.orders import OPEN_STATUSES, Dialect, Ending, Order, OrderStatus
-from gateway.store.tables.quotes import DatasetQuote, OutputFormat, Quote
+from gateway.store.tables.quotes import DatasetQuote, OutputFormat, Quote, QuoteStage
 from gateway.store.tables.records import Record
 from gateway.store.tables.reviews import Review, ReviewEnd, ReviewState
 from gateway.store.tables.trails import Trail
@@ -47,6 +47,7 @@ __all__ = [
     "OrderStatus",
     "OutputFormat",
     "Quote",
+    "QuoteStage",
     "Record",
     "Review",
     "ReviewEnd",

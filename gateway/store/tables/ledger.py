@@ -53,7 +53,7 @@ class LedgerAccount(Table, table=True):
 class TransferKind(StrEnum):
     """What a transfer does: posts at once, holds, posts a part of what is held, or lets it go.
 
-    A refund gives back of what was charged.
+    A refund gives back of what was charged, a withdrawal takes back of what was paid in.
     """
 
     TOP_UP = "top_up"
@@ -61,13 +61,15 @@ class TransferKind(StrEnum):
     CAPTURE = "capture"
     VOID = "void"
     REFUND = "refund"
+    WITHDRAWAL = "withdrawal"
 
 
 class Transfer(Table, table=True):
     """One movement of money; the database refuses to change or delete it.
 
     ``id`` follows from what caused it: ``hold:<order id>``, ``capture:<order id>``,
-    ``void:<order id>``, ``top_up:<the operator's own id>``, ``refund:<order id>:<review id>``.
+    ``void:<order id>``, ``top_up:<the operator's own id>``, ``refund:<order id>:<review id>``,
+    ``withdrawal:<the operator's own id>``.
     ``amount_nano`` is what a hold sets aside and what the others post. A capture or a void ends the
     hold ``hold_id`` of ``held_nano``; what it does not post is the customer's again.
     """
@@ -82,7 +84,8 @@ class Transfer(Table, table=True):
         CheckConstraint("amount_nano <= held_nano", name="held"),
         CheckConstraint("(kind IN ('capture', 'void')) = (hold_id IS NOT NULL)", name="hold"),
         CheckConstraint("(hold_id IS NULL) = (held_nano IS NULL)", name="held_nano"),
-        CheckConstraint("(kind = 'top_up') = (order_id IS NULL)", name="order"),
+        CheckConstraint("(kind IN ('top_up', 'withdrawal')) = (order_id IS NULL)", name="order"),
+        CheckConstraint("kind <> 'withdrawal' OR credit_id = 'cash'", name="withdrawal"),
         CheckConstraint(
             "order_id IS NULL OR kind = 'refund' OR id = kind || ':' || order_id", name="id"
         ),

@@ -24,8 +24,23 @@ class OutputFormat(StrEnum):
     OPENAI_JSONL = "openai_jsonl"
 
 
+class QuoteStage(StrEnum):
+    """How far the objects of a kept quote are.
+
+    The row comes before them, so that a killed process leaves nothing that nobody knows of. A
+    dropped quote made room for newer ones; once its objects are removed it is ``gone``.
+    """
+
+    STORING = "storing"
+    OPEN = "open"
+    DROPPED = "dropped"
+    GONE = "gone"
+
+
 class DatasetQuote(Table, table=True):
     """A quote that is kept until ``expires_at_ms``, to be ordered once.
+
+    ``bytes`` are those of its objects.
 
     Its objects are those of an order: the order that is placed on it takes its id, and so nothing
     is rendered, tokenized or stored twice. ``quote_json`` is all of the quote but its folder
@@ -35,6 +50,7 @@ class DatasetQuote(Table, table=True):
 
     __table_args__ = (
         one_of("output_format", OutputFormat),
+        one_of("stage", QuoteStage),
         Index(None, "account_id", "created_at_ms", "id"),
     )
 
@@ -50,3 +66,5 @@ class DatasetQuote(Table, table=True):
     quote_json: str = text()
     line_errors_json: str = text()
     preview_json: str = text()
+    bytes: int = big()
+    stage: str = word()

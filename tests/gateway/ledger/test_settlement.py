@@ -8,11 +8,13 @@ from books import owed
 from exports import run_export
 from sqlmodel import col
 
+from gateway.accounts import debit_account
 from gateway.catalog import prices
 from gateway.errors import GatewayError
 from gateway.ledger.balance import balances
 from gateway.ledger.charges import Bill, bills, price_of
 from gateway.ledger.money import NANO, usd_of
+from gateway.ledger.transfers import LedgerError
 from gateway.orders import background, life
 from gateway.orders.content import CONTENT, object_key
 from gateway.orders.failing import note_failure
@@ -117,6 +119,23 @@ async def test_a_cancelled_order_is_charged_for_what_was_verified(sqlite_world, 
     tokens = await tokens_verified(world, order)
     assert (ended.status, tokens > 0) == ("cancelled", True)
     assert (await bill_of(world, order)).charged == owed(ended, tokens)
+
+
+async def test_what_an_order_holds_is_not_taken_back(sqlite_world, model_folder):
+    world = sqlite_world
+    order = await world.place(PROMPTS)
+    held = price_of(order).reserved
+    left = await available(world)
+    with pytest.raises(LedgerError, match="nor held"):
+        await debit_account(world.store, world.account_id, left + 1, "all", world.now)
+    await debit_account(world.store, world.account_id, left, "all", world.now)
+    assert await available(world) == 0
+    await world.finish(await world.node("miner"), await world.node("validator"))
+    await run_export(world, order, model_folder)
+    charged = (await bill_of(world, order)).charged
+    assert await available(world) == held - charged
+    known = (await balances(world.store, [world.account_id]))[world.account_id]
+    assert (known.credited, known.charged) == (held, charged)
 
 
 async def test_an_order_that_failed_is_free(sqlite_world):
