@@ -65,6 +65,12 @@ def intake(context: typer.Context) -> None:
     forward("scripts.bench.intake.__main__", context)
 
 
+@bench.command("export", context_settings=REST)
+def export(context: typer.Context) -> None:
+    """Measure the memory that writing a large delivery takes, in every format."""
+    forward("scripts.bench.export.__main__", context)
+
+
 @bench.command("incentives", context_settings=REST)
 def incentives(context: typer.Context) -> None:
     """Simulate miners of every strategy over weeks: what each earns beside an honest one."""

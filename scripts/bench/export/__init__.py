@@ -1,0 +1,1 @@
+"""``reliquary bench export``: what a large delivery takes the gateway that writes it."""
