@@ -26,12 +26,12 @@ def errors_of(gateway: Gateway, batch_id: str) -> list[dict[str, Any]]:
     """Return the error entries of an ended order.
 
     Raises:
-        BatchError: it has not ended, or has no delivery.
+        BatchError: it has not ended, or left nothing to read.
     """
     order = gateway.get(f"/dataset-orders/{order_id_of(batch_id)}")
     if order["state"] not in ENDED:
         raise BatchError(f"the batch is {order['state']}; retry it once it has ended")
-    if not order["deliveries"] and not order["receipts"]:
+    if not order["deliveries"] and order["error_file_id"] is None:
         raise BatchError("the batch ended without a delivery; order the whole file again")
     urls = [
         file["url"]

@@ -71,7 +71,7 @@ def run(
         failure = order["failure"] or {}
         raise BatchError(f"the order failed: {failure.get('message')} [{failure.get('code')}]")
     if not order["receipts"]:
-        raise BatchError(f"the order is {order['state']}: it ended before anything was generated")
+        raise BatchError(f"the order is {order['state']}: it has no delivery")
     try:
         fetch(access.base_url, access.api_key, order["batch_id"], out, screen.fetched)
     except FetchError as error:

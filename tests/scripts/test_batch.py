@@ -238,7 +238,7 @@ def test_on_a_terminal_the_price_is_asked(customer: Customer, tmp_path: Path) ->
     assert "samples" in shown and "2/2" in shown and "receipts" in shown
 
 
-def test_a_cancelled_batch_is_no_delivery(customer: Customer, tmp_path: Path) -> None:
+def test_a_batch_that_never_began_is_ordered_again(customer: Customer, tmp_path: Path) -> None:
     file, out = write(tmp_path / "in.jsonl", line(0)), tmp_path / "out"
     with customer.start("run", file, "--out", out, "--yes") as process:
         record = out / ".run.json"
@@ -247,12 +247,13 @@ def test_a_cancelled_batch_is_no_delivery(customer: Customer, tmp_path: Path) ->
             assert time.monotonic() < deadline
             time.sleep(0.05)
         ordered = json.loads(record.read_text())["quote_id"]
-        assert "is cancelled" in customer.here("cancel", f"batch_{ordered}")[0]
-        _, said = process.communicate(timeout=SECONDS)
-    assert process.returncode == 1
-    assert "ended before anything was generated" in said
-    _, said = customer.here("retry", f"batch_{ordered}", "--input", file, status=1)
-    assert "order the whole file again" in said
+        assert "is cancel" in customer.here("cancel", f"batch_{ordered}")[0]
+        printed, said = process.communicate(timeout=SECONDS)
+    assert (process.returncode, "is cancelled" in printed) == (0, True), said
+    for source in (f"batch_{ordered}", out):
+        again = tmp_path / f"again-{len(str(source))}.jsonl"
+        customer.here("retry", source, "--input", file, "--out", again)
+        assert again.read_bytes() == file.read_bytes()
 
 
 def test_mistakes_are_told_in_a_line(customer: Customer, tmp_path: Path) -> None:
