@@ -4,6 +4,7 @@ from hashlib import sha256
 from pathlib import Path
 
 import pytest
+from exports import run_export
 
 from gateway.accounts import create_account
 from gateway.errors import GatewayError
@@ -117,6 +118,7 @@ async def test_a_file_that_an_open_order_reads_stays(world, tmp_path: Path) -> N
     assert (refused.value.status, refused.value.code) == (409, "file_in_use")
     assert (await find_file(store, account, row.id)).id == row.id
     await cancel(store, account, order.id, NOW)
+    assert await run_export(world, order, tmp_path)
     await delete_file(store, account, row.id, NOW)
     with pytest.raises(GatewayError) as refused:
         await world.place(input_file_id=row.id)

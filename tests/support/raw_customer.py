@@ -1,6 +1,7 @@
 """A customer who speaks raw HTTP, and may publish models to the hub behind the gateway."""
 
 import json
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -65,3 +66,11 @@ class RawCustomer:
         (files / "config.json").write_text(json.dumps(settings))
         publish(self.hub / "hub", f"reliquary/{name}", files)
         return request("q1", model=f"reliquary/{name}")
+
+    def cancel(self, batch_id: str) -> None:
+        """Cancel a batch and wait until it has ended so."""
+        assert self.call("POST", f"/batches/{batch_id}/cancel").status_code == 200
+        deadline = time.monotonic() + 60
+        while self.call("GET", f"/batches/{batch_id}").json()["status"] != "cancelled":
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
