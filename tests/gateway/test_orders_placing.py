@@ -1,9 +1,11 @@
 """Placing orders: limits, seeds, idempotency; reading and listing them."""
 
 import asyncio
+from pathlib import Path
 
 import numpy as np
 import pytest
+from exports import run_export
 from sqlmodel import col
 
 from gateway.errors import GatewayError
@@ -30,7 +32,7 @@ async def test_a_seed_of_the_file_is_kept(world):
     assert (order.seed, order.seed_drawn) == (2**53 - 1, False)
 
 
-async def test_a_sixth_open_order_is_refused_for_good(world):
+async def test_a_sixth_open_order_is_refused_for_good(world, tmp_path: Path):
     for _ in range(5):
         order = await world.place()
     with pytest.raises(GatewayError) as refusal:
@@ -40,6 +42,7 @@ async def test_a_sixth_open_order_is_refused_for_good(world):
     other = await world.open_account("other")
     await world.place(account_id=other)
     await life.cancel(world.store, world.account_id, order.id, world.now)
+    assert await run_export(world, order, tmp_path)
     await world.place()
 
 
