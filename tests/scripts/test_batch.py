@@ -249,7 +249,7 @@ def test_a_batch_that_never_began_is_ordered_again(customer: Customer, tmp_path:
         ordered = json.loads(record.read_text())["quote_id"]
         assert "is cancel" in customer.here("cancel", f"batch_{ordered}")[0]
         printed, said = process.communicate(timeout=SECONDS)
-    assert (process.returncode, "is cancel" in printed) == (0, True), said
+    assert (process.returncode, "is cancelled" in printed) == (0, True), said
     for source in (f"batch_{ordered}", out):
         again = tmp_path / f"again-{len(str(source))}.jsonl"
         customer.here("retry", source, "--input", file, "--out", again)
