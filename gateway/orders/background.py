@@ -16,7 +16,7 @@ from gateway.orders import convicting, export, kept_quotes, known_units, leases,
 from gateway.orders.failing import note_failure
 from gateway.orders.policy import Policy
 from gateway.store.engine import Store
-from gateway.store.tables import Order, OrderStatus
+from gateway.store.tables import Order, OrderStatus, new_id
 from protocol.chain.base import Chain
 
 # So many times as long as it worked, the background rests, but no longer than a tick.
@@ -127,13 +127,16 @@ async def export_orders(
 ) -> None:
     """Export the orders whose generation is over; one that fails keeps no other from its turn."""
     for order_id in await export.waiting(store, int(clock() * 1000)):
+        holder = new_id()
+        tools = (model_folder, keypair, graders, scratch, policy, clock)
         error = await _isolated(
             "export of an order",
-            export.export(store, order_id, model_folder, keypair, graders, scratch, policy, clock),
+            export.export(store, order_id, holder, *tools),
             order_id=order_id,
         )
         if error is not None and not isinstance(error, export.ExportLost):
-            await note_failure(store, order_id, error, scratch, policy, int(clock() * 1000))
+            now_ms = int(clock() * 1000)
+            await note_failure(store, order_id, holder, error, scratch, policy, now_ms)
 
 
 async def _isolated(name: str, work: Awaitable[object], **context: str) -> BaseException | None:

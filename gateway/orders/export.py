@@ -33,7 +33,6 @@ from gateway.store.tables import (
     File,
     FileKind,
     Order,
-    new_id,
 )
 from protocol.manifest import (
     ERRORS,
@@ -86,6 +85,7 @@ async def waiting(store: Store, now_ms: int) -> list[str]:
 async def export(
     store: Store,
     order_id: str,
+    holder: str,
     model_folder: ModelFolder,
     keypair: Keypair,
     graders: GraderPool,
@@ -98,13 +98,13 @@ async def export(
     Its files become visible in the transaction that ends it, never before.
 
     Args:
+        holder: names this try, as no other is named.
         model_folder: returns the folder of a model's files at a commit, downloading them; blocking.
         keypair: the gateway's hotkey, which leases were signed with.
         graders: grade an evaluation.
         scratch: folder for files at work.
         clock: seconds since the epoch.
     """
-    holder = new_id()
     order = await _claim(store, order_id, holder, policy, _ms(clock))
     if order is None:
         return False

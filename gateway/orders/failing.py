@@ -33,17 +33,27 @@ NOT_DONE = "not-done.jsonl"
 
 
 async def note_failure(
-    store: Store, order_id: str, error: BaseException, scratch: Path, policy: Policy, now_ms: int
+    store: Store,
+    order_id: str,
+    holder: str | None,
+    error: BaseException,
+    scratch: Path,
+    policy: Policy,
+    now_ms: int,
 ) -> None:
     """Count a failed export: it is tried again a little later, and in the end the order fails.
 
+    Where another has taken the order over meanwhile, the failure counts for nothing.
+
     Args:
+        holder: who exported it until now; None where nobody did.
         scratch: folder for files at work.
     """
     async with store.write() as session:
-        order = await _lock_unheld(session, order_id, release=True)
+        order = await _lock_held(session, order_id, holder)
         if order is None:
             return
+        order.export_holder = None
         order.export_tries += 1
         order.export_until_ms = now_ms + BACK_OFF_MS * 2 ** (order.export_tries - 1)
         session.add(order)
@@ -58,7 +68,7 @@ async def note_failure(
         errors = None
     code, message = _failure(error)
     async with store.write() as session:
-        locked = await _lock_unheld(session, order_id)
+        locked = await _lock_held(session, order_id, None)
         if locked is None:
             return
         if errors is not None:
@@ -66,20 +76,12 @@ async def note_failure(
         await transitions.fail(session, locked, code, message, errors and errors.id, now_ms)
 
 
-async def _lock_unheld(
-    session: AsyncSession, order_id: str, *, release: bool = False
-) -> Order | None:
-    """Return an order that waits for its export, locked; None of one that another exports now.
-
-    Args:
-        release: it is the caller who exported it until now.
-    """
+async def _lock_held(session: AsyncSession, order_id: str, holder: str | None) -> Order | None:
+    """Return an order that waits for its export, locked; None unless ``holder`` exports it."""
     order = await lock_order(session, order_id)
-    if order is None or order.status not in EXPORTED:
+    if order is None or order.status not in EXPORTED or order.export_holder != holder:
         return None
-    if release:
-        order.export_holder = None
-    return order if order.export_holder is None else None
+    return order
 
 
 async def _stored_errors(store: Store, order: Order, scratch: Path, now_ms: int) -> File:

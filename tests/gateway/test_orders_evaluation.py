@@ -182,7 +182,7 @@ async def test_an_evaluation_that_failed_is_not_graded(sqlite_world, model_folde
     await life.cancel(world.store, world.account_id, order.id, world.now)
     for _ in range(world.policy.export_tries):
         gone = RepositoryError("the commit is gone")
-        await note_failure(world.store, order.id, gone, world.folder, world.policy, world.now)
+        await note_failure(world.store, order.id, None, gone, world.folder, world.policy, world.now)
     evaluation = await evaluation_of(world.store.objects, await world.order(order))
     assert (evaluation["status"], evaluation["pass_at_1"]) == ("not_graded", None)
     assert (evaluation["lines"], evaluation["samples"]) == (4, None)

@@ -9,6 +9,7 @@ from sqlmodel import col
 
 from gateway.orders import background, export
 from gateway.orders.content import object_key
+from gateway.orders.failing import note_failure
 from gateway.store.engine import Store
 from gateway.store.tables import File, Order
 from protocol.chain.local import LocalChain
@@ -78,6 +79,21 @@ async def test_an_exporter_that_lost_its_lease_ends_nothing(world, model_folder,
         await run_export(world, order, model_folder)
     assert (await world.order(order)).status == "finalizing"
     assert await world.rows(File, col(File.order_id).is_not(None)) == []
+
+
+async def test_a_late_failure_leaves_another_exporter_its_order(sqlite_world):
+    world = sqlite_world
+    order = await world.place([[1, 2]])
+    await world.finish(await world.node("miner"), await world.node("validator"))
+    held = await export._claim(world.store, order.id, "second", world.policy, world.now)
+    assert held is not None
+    late = RuntimeError("the first one noticed nothing until it failed")
+    await note_failure(world.store, order.id, "first", late, world.folder, world.policy, world.now)
+    found = await world.order(order)
+    assert (found.export_holder, found.export_tries) == ("second", 0)
+    await note_failure(world.store, order.id, "second", late, world.folder, world.policy, world.now)
+    found = await world.order(order)
+    assert (found.export_holder, found.export_tries) == (None, 1)
 
 
 async def export_all(world, folder_of) -> None:

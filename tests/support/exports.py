@@ -6,7 +6,7 @@ from pathlib import Path
 from sqlmodel import col
 
 from gateway.orders import export
-from gateway.store.tables import File, Order
+from gateway.store.tables import File, Order, new_id
 from protocol.receipts import SampleReceipt
 
 
@@ -14,6 +14,7 @@ async def run_export(world, order, folder: Path) -> bool:
     return await export.export(
         world.store,
         order.id,
+        new_id(),
         lambda model, revision: folder,
         world.keypair,
         world.graders,

@@ -14,7 +14,7 @@ from sqlmodel import col, func, select
 from gateway.graders.pool import GraderPool
 from gateway.memory import give_back_freed
 from gateway.orders.export import export
-from gateway.store.tables import DeliveredFile, OutputFormat
+from gateway.store.tables import DeliveredFile, OutputFormat, new_id
 from scripts.bench.export.made_order import NOW, POLICY, open_store, set_format
 from scripts.bench.intake.processes import peak_bytes
 from scripts.bench.made_receipts import Signers
@@ -29,6 +29,7 @@ async def run(data: Path, order_id: str, kind: str) -> int:
         done = await export(
             store,
             order_id,
+            new_id(),
             lambda model, revision: WEIGHTS,
             Signers().gateway,
             GraderPool(1),

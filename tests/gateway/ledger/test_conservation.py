@@ -126,7 +126,7 @@ class Market:
             if self.random.random() < 0.3:
                 gone = RepositoryError("the commit is gone")
                 await note_failure(
-                    world.store, order_id, gone, world.folder, world.policy, world.now
+                    world.store, order_id, None, gone, world.folder, world.policy, world.now
                 )
             else:
                 (order,) = await world.rows(Order, col(Order.id) == order_id)

@@ -154,7 +154,7 @@ class Money(RuleBasedStateMachine):
             if fails:
                 gone = RepositoryError("the commit is gone")
                 await note_failure(
-                    world.store, order_id, gone, world.folder, world.policy, world.now
+                    world.store, order_id, None, gone, world.folder, world.policy, world.now
                 )
             else:
                 await settled([run_export(world, order, self.model_folder) for _ in range(n)])

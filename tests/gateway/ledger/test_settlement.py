@@ -145,7 +145,7 @@ async def test_an_order_that_failed_is_free(sqlite_world):
     await world.finish(await world.node("miner"), await world.node("validator"))
     for _ in range(world.policy.export_tries):
         gone = RepositoryError("the commit is gone")
-        await note_failure(world.store, order.id, gone, world.folder, world.policy, world.now)
+        await note_failure(world.store, order.id, None, gone, world.folder, world.policy, world.now)
     assert (await world.order(order)).status == "failed"
     assert (await bill_of(world, order)).charged == 0
     assert await available(world) == before
