@@ -1,6 +1,7 @@
 """What a command sets up in the test's own process is undone after the test."""
 
 import logging
+import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,6 +23,16 @@ def own_logs() -> Iterator[None]:
         root.handlers[:] = handlers
         root.setLevel(level)
         structlog.reset_defaults()
+
+
+@pytest.fixture(autouse=True)
+def own_environment() -> Iterator[None]:
+    """Undo what a command takes into the environment from a file."""
+    before = dict(os.environ)
+    yield
+    if os.environ != before:
+        os.environ.clear()
+        os.environ.update(before)
 
 
 @pytest.fixture(scope="module")
