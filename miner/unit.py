@@ -14,9 +14,8 @@ from miner.engines.process import EngineProcess
 from miner.held import HeldLease
 from miner.kept import KeptLeases
 from protocol.client import GatewayRefused, GatewayUnavailable, NodeClient
-from protocol.documents import digest, lease_statement
-from protocol.messages import Lease, Result, Stack
-from protocol.results import make_result
+from protocol.messages import Result
+from protocol.results import signed_result
 
 # How long a finished result is offered to a gateway that does not answer. A lease is long over
 # then; a gateway that comes back within it may still take the result.
@@ -176,15 +175,6 @@ async def offer(
         else:
             log.info("submitted", unit=unit, detail=receipt.detail)
             return True
-
-
-def signed_result(keypair: Keypair, lease: Lease, stack: Stack, samples: list[list[int]]) -> Result:
-    """Return the result of a unit with its root over all samples and the miner's signature."""
-    work = lease.work
-    terms = lease_statement(
-        lease.lease_id, lease.attempt, keypair.ss58_address, lease.issued_at, work
-    )
-    return make_result(keypair, work, lease.attempt, digest(terms).hex(), stack, samples)
 
 
 @asynccontextmanager

@@ -2,9 +2,9 @@
 
 from bittensor_core import Keypair
 
-from protocol.documents import result_root, result_statement, work_keys
+from protocol.documents import digest, lease_statement, result_root, result_statement, work_keys
 from protocol.keys import sign_statement
-from protocol.messages import Result, Stack, Work
+from protocol.messages import Lease, Result, Stack, Work
 
 
 def make_result(
@@ -32,3 +32,12 @@ def make_result(
         root=root,
         signature=sign_statement(keypair, statement),
     )
+
+
+def signed_result(keypair: Keypair, lease: Lease, stack: Stack, samples: list[list[int]]) -> Result:
+    """Return ``make_result`` of what a miner was leased."""
+    work = lease.work
+    terms = lease_statement(
+        lease.lease_id, lease.attempt, keypair.ss58_address, lease.issued_at, work
+    )
+    return make_result(keypair, work, lease.attempt, digest(terms).hex(), stack, samples)

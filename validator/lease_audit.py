@@ -7,15 +7,8 @@ import structlog
 from bittensor_core import Keypair
 
 from protocol.client import GatewayRefused, GatewayUnavailable, NodeClient
-from protocol.documents import (
-    audited_statement,
-    digest,
-    statement_of_verdicts,
-    verdict_root,
-    work_keys,
-)
-from protocol.keys import sign_statement
 from protocol.messages import AuditLease, SampleVerdict, Stack, Verdicts
+from protocol.verdicts import signed_verdicts
 from scoring.profile import Profile
 from scoring.published import chosen
 from scoring.sample_rule import RULE
@@ -106,20 +99,8 @@ class LeaseAudit:
         return chosen(lease.work.model, lease.result.stack, self._stack)
 
     def _signed(self, lease: AuditLease, samples: list[SampleVerdict]) -> Verdicts:
-        draft = Verdicts(
-            unit_id=lease.work.unit_id,
-            attempt=lease.attempt,
-            lease_digest=digest(audited_statement(lease)).hex(),
-            result_root=lease.result.root,
-            rule=RULE,
-            profile=self._profile(lease).digest,
-            stack=self._stack,
-            samples=samples,
-            root=verdict_root(work_keys(lease.work), samples),
-            signature="0" * 128,
-        )
-        signature = sign_statement(self._keypair, statement_of_verdicts(draft))
-        return draft.model_copy(update={"signature": signature})
+        profile = self._profile(lease).digest
+        return signed_verdicts(self._keypair, lease, RULE, profile, self._stack, samples)
 
     async def _keep_lease(self, lease: AuditLease) -> None:
         """Renew the lease while it is audited; a lease that is over ends the audit."""

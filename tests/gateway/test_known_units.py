@@ -18,10 +18,10 @@ from gateway.orders import background, known_units
 from gateway.orders.known_units import LEFT_MS, Signers
 from gateway.orders.policy import MAX_AUDITS, Policy
 from gateway.store.tables import KnownAnswer, Lease, Unit, Verdict
-from miner.unit import signed_result
 from protocol.documents import audited_statement
 from protocol.keys import load_hotkey, verify_statement
 from protocol.messages import AuditLease, LoadedModel
+from protocol.results import signed_result
 from validator.claims import unproven
 
 SAMPLES = 32

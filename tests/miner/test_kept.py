@@ -10,9 +10,9 @@ from structlog.testing import capture_logs
 
 from miner.ahead import is_near_end
 from miner.kept import KEEP_SECONDS, KeptLeases
-from miner.unit import signed_result
 from protocol.keys import load_or_create_hotkey
 from protocol.messages import Lease, Stack
+from protocol.results import signed_result
 
 STACK = Stack(
     engine="transformers", version="1", dtype="float32", head_dtype="float32", device="cpu"

@@ -15,16 +15,8 @@ from pathlib import Path
 from bittensor_core import Keypair
 from live_gateway import LiveGateway
 
-from miner.unit import signed_result
 from protocol.client import GatewayRefused, NodeClient
-from protocol.documents import (
-    audited_statement,
-    digest,
-    statement_of_verdicts,
-    verdict_root,
-    work_keys,
-)
-from protocol.keys import load_or_create_hotkey, sign_statement
+from protocol.keys import load_or_create_hotkey
 from protocol.messages import (
     Announcement,
     AuditLease,
@@ -38,6 +30,8 @@ from protocol.messages import (
     Verdicts,
     Work,
 )
+from protocol.results import signed_result
+from protocol.verdicts import signed_verdicts
 from scoring.profile import BINS
 from scoring.published import chosen
 from scoring.sample_rule import RULE
@@ -97,21 +91,8 @@ class FakeNodes:
 
     def verdicts(self, lease: AuditLease) -> Verdicts:
         """Judge a result, signed."""
-        samples = self.judge(lease)
-        draft = Verdicts(
-            unit_id=lease.work.unit_id,
-            attempt=lease.attempt,
-            lease_digest=digest(audited_statement(lease)).hex(),
-            result_root=lease.result.root,
-            rule=RULE,
-            profile=chosen(lease.work.model, lease.result.stack, STACK).digest,
-            stack=STACK,
-            samples=samples,
-            root=verdict_root(work_keys(lease.work), samples),
-            signature="0" * 128,
-        )
-        signature = sign_statement(self.validator, statement_of_verdicts(draft))
-        return draft.model_copy(update={"signature": signature})
+        profile = chosen(lease.work.model, lease.result.stack, STACK).digest
+        return signed_verdicts(self.validator, lease, RULE, profile, STACK, self.judge(lease))
 
     async def mine(self, origin: str) -> None:
         """Generate until stopped."""

@@ -19,7 +19,6 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 from bittensor_core import Keypair
 
-from miner.unit import signed_result
 from protocol.client import NodeClient
 from protocol.documents import (
     audited_statement,
@@ -47,6 +46,7 @@ from protocol.messages import (
     Verdicts,
     Work,
 )
+from protocol.results import signed_result
 from scripts.hub.server import HubServer
 from scripts.hub.store import publish
 from validator.claims import SIGNATURE

@@ -26,16 +26,8 @@ from gateway.store.objects import open_objects
 from gateway.store.tables import Dialect, File, FilePurpose, Order, OutputFormat, Record
 from gateway.workers import WorkerPool
 from protocol.documents import (
-    audited_statement,
-    digest,
-    lease_statement,
-    result_root,
-    statement_of_result,
-    statement_of_verdicts,
-    verdict_root,
     work_keys,
 )
-from protocol.keys import sign_statement
 from protocol.messages import (
     Announcement,
     AuditLease,
@@ -48,6 +40,8 @@ from protocol.messages import (
     Verdicts,
 )
 from protocol.repository import read_facts
+from protocol.results import signed_result
+from protocol.verdicts import signed_verdicts
 from scoring.profile import bin_of
 from scoring.published import chosen
 from scoring.sample_rule import RULE
@@ -219,19 +213,7 @@ def _result(signers: Signers, lease: Lease) -> Result:
     keys = work_keys(lease.work)
     # No id of them ends a sample.
     samples = [[8 + byte for byte in (key * 4)[:SAMPLE_TOKENS]] for key in keys]
-    hotkey = signers.miner.ss58_address
-    stated = lease_statement(lease.lease_id, lease.attempt, hotkey, lease.issued_at, lease.work)
-    unsigned = Result(
-        unit_id=lease.work.unit_id,
-        attempt=lease.attempt,
-        lease_digest=digest(stated).hex(),
-        stack=STACK,
-        samples=samples,
-        root=result_root(keys, samples),
-        signature="00" * 64,
-    )
-    signature = sign_statement(signers.miner, statement_of_result(unsigned))
-    return unsigned.model_copy(update={"signature": signature})
+    return signed_result(signers.miner, lease, STACK, samples)
 
 
 def _verdicts(signers: Signers, lease: AuditLease) -> Verdicts:
@@ -245,17 +227,5 @@ def _verdicts(signers: Signers, lease: AuditLease) -> Verdicts:
         )
         for ids in lease.result.samples
     ]
-    unsigned = Verdicts(
-        unit_id=lease.work.unit_id,
-        attempt=lease.attempt,
-        lease_digest=digest(audited_statement(lease)).hex(),
-        result_root=lease.result.root,
-        rule=RULE,
-        profile=chosen(MODEL, lease.result.stack, STACK).digest,
-        stack=STACK,
-        samples=samples,
-        root=verdict_root(work_keys(lease.work), samples),
-        signature="00" * 64,
-    )
-    signature = sign_statement(signers.validator, statement_of_verdicts(unsigned))
-    return unsigned.model_copy(update={"signature": signature})
+    profile = chosen(MODEL, lease.result.stack, STACK).digest
+    return signed_verdicts(signers.validator, lease, RULE, profile, STACK, samples)

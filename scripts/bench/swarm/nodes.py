@@ -14,15 +14,6 @@ from dataclasses import dataclass, field
 from bittensor_core import Keypair
 
 from protocol.client import GatewayRefused, NodeClient
-from protocol.documents import (
-    audited_statement,
-    digest,
-    lease_statement,
-    statement_of_verdicts,
-    verdict_root,
-    work_keys,
-)
-from protocol.keys import sign_statement
 from protocol.messages import (
     Announcement,
     AuditLease,
@@ -36,7 +27,8 @@ from protocol.messages import (
     Verdicts,
     Work,
 )
-from protocol.results import make_result
+from protocol.results import signed_result
+from protocol.verdicts import signed_verdicts
 from scoring.published import chosen
 from scoring.sample_rule import RULE
 
@@ -178,11 +170,8 @@ class SwarmNode:
         self._measured.note(kind, started)
 
     def _result(self, lease: Lease) -> Result:
-        work = lease.work
-        hotkey = self._keypair.ss58_address
-        terms = lease_statement(lease.lease_id, lease.attempt, hotkey, lease.issued_at, work)
-        samples = [self._ids(work) for _ in work.samples]
-        return make_result(self._keypair, work, lease.attempt, digest(terms).hex(), STACK, samples)
+        samples = [self._ids(lease.work) for _ in lease.work.samples]
+        return signed_result(self._keypair, lease, STACK, samples)
 
     def _ids(self, work: Work) -> list[int]:
         """Return random ids that end by themselves."""
@@ -196,17 +185,5 @@ class SwarmNode:
             SampleVerdict(outcome="verified", tokens=len(ids), mismatches=0, largest_margin_micro=0)
             for ids in lease.result.samples
         ]
-        draft = Verdicts(
-            unit_id=lease.work.unit_id,
-            attempt=lease.attempt,
-            lease_digest=digest(audited_statement(lease)).hex(),
-            result_root=lease.result.root,
-            rule=RULE,
-            profile=chosen(lease.work.model, lease.result.stack, STACK).digest,
-            stack=STACK,
-            samples=samples,
-            root=verdict_root(work_keys(lease.work), samples),
-            signature="0" * 128,
-        )
-        signature = sign_statement(self._keypair, statement_of_verdicts(draft))
-        return draft.model_copy(update={"signature": signature})
+        profile = chosen(lease.work.model, lease.result.stack, STACK).digest
+        return signed_verdicts(self._keypair, lease, RULE, profile, STACK, samples)
