@@ -12,7 +12,7 @@ from sqlmodel.ext.asyncio.session import AsyncSession
 
 from gateway.orders.content import unit_work
 from gateway.orders.judges import TAKEN_BEFORE, fresh_judges, refuse_distrusted
-from gateway.orders.leases import issued_at, may_hold_more, refuse_unreliable
+from gateway.orders.leases import issued_at, may_hold_more, new_lease, refuse_unreliable
 from gateway.orders.nodes import LiveNode, known_node, live_nodes
 from gateway.orders.policy import REDRESS_MS, Policy, audit_end, is_excluded
 from gateway.orders.rows import lock_node
@@ -32,7 +32,7 @@ from gateway.store.tables import (
 )
 from protocol.messages import AuditTerms, LeaseRecord, LeaseRequest, LoadedModel
 
-# Making an alias takes longer than the query that it is for.
+# Made once, for all queries.
 _RESULT, _EARLIER = aliased(Lease), aliased(Lease)
 
 
@@ -146,19 +146,9 @@ async def _claim(
         delivered = review is not None and review.delivered
         window_end_ms = now_ms + REDRESS_MS if delivered else order.expires_at_ms
         ends_at_ms = audit_end(policy, result_lease.tokens + prompts, window_end_ms, now_ms)
-        lease = Lease(
-            unit_id=unit.id,
-            order_id=order.id,
-            kind=LeaseKind.AUDIT,
-            hotkey=node.hotkey,
-            coldkey=node.coldkey,
-            attempt=result_lease.attempt,
-            granted_at_ms=now_ms,
-            expires_at_ms=min(now_ms + policy.lease_ms, ends_at_ms),
-            ends_at_ms=ends_at_ms,
-            progress_at_ms=now_ms,
-            audited_lease_id=result_lease.id,
-            stack_json=node.stack_json,
+        attempt = result_lease.attempt
+        lease = new_lease(
+            unit, node, LeaseKind.AUDIT, attempt, ends_at_ms, policy, now_ms, result_lease
         )
         if review is None:
             unit.state = UnitState.AUDITING

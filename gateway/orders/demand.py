@@ -12,6 +12,7 @@ from sqlmodel.ext.asyncio.session import AsyncSession
 
 from gateway.orders.nodes import live_nodes
 from gateway.orders.policy import REDRESS_MS, Policy
+from gateway.orders.serving import GENERATING
 from gateway.orders.sizes import tokens_a_sample
 from gateway.store.engine import Store
 from gateway.store.tables import (
@@ -28,7 +29,6 @@ from protocol.messages import Demand, DemandBoard
 ROWS = 1_000
 # However many nodes look at the board, it is drawn up no more often.
 FRESH_MS = 200
-GENERATING = (OrderStatus.VALIDATING, OrderStatus.IN_PROGRESS)
 AT_WORK = (*GENERATING, OrderStatus.CANCELLING)
 
 ModelCommit = tuple[str, str]

@@ -10,7 +10,14 @@ from sqlmodel.ext.asyncio.session import AsyncSession
 
 from gateway.orders import transitions, units
 from gateway.orders.content import unit_work
-from gateway.orders.leases import held_by, issued_at, may_hold_more, refuse_unreliable, statement_of
+from gateway.orders.leases import (
+    held_by,
+    issued_at,
+    may_hold_more,
+    new_lease,
+    refuse_unreliable,
+    statement_of,
+)
 from gateway.orders.nodes import LiveNode, can_serve, has_loaded, known_node, live_nodes
 from gateway.orders.planner import share_of, unit_lines
 from gateway.orders.policy import Policy, generation_end, is_excluded
@@ -102,18 +109,26 @@ async def audit_backlog(session: AsyncSession, loaded: LoadedModel) -> int:
 
 
 async def audit_backlogs(
-    session: AsyncSession, *conditions: ColumnElement[bool]
+    session: AsyncSession, *conditions: ColumnElement[bool], taken: bool = True
 ) -> Counter[tuple[str, str]]:
-    """Return ``audit_backlog`` by model and revision, of the orders of which conditions hold."""
+    """Return ``audit_backlog`` by model and revision, of the orders of which conditions hold.
+
+    Args:
+        taken: whether what validators are at counts too.
+    """
+    submitted, opened = [UnitState.SUBMITTED], [ReviewState.OPEN]
+    if taken:
+        submitted.append(UnitState.AUDITING)
+        opened.append(ReviewState.AUDITING)
     first = (
         select(Order.model, Order.revision, func.count())
         .join(Unit, col(Unit.order_id) == col(Order.id))
-        .where(col(Unit.state).in_((UnitState.SUBMITTED, UnitState.AUDITING)))
+        .where(col(Unit.state).in_(submitted))
     )
     second = (
         select(Order.model, Order.revision, func.count())
         .join(Review, col(Review.order_id) == col(Order.id))
-        .where(col(Review.state).in_((ReviewState.OPEN, ReviewState.AUDITING)))
+        .where(col(Review.state).in_(opened))
     )
     backlogs: Counter[tuple[str, str]] = Counter()
     for statement in (first, second):
@@ -190,19 +205,7 @@ async def _leased(
     session.add_all((order, unit))
     await session.flush()
     ends_at_ms = generation_end(policy, unit.samples, order.max_tokens, order.expires_at_ms, now_ms)
-    lease = Lease(
-        unit_id=unit.id,
-        order_id=order.id,
-        kind=LeaseKind.GENERATE,
-        hotkey=node.hotkey,
-        coldkey=node.coldkey,
-        attempt=unit.attempt,
-        granted_at_ms=now_ms,
-        expires_at_ms=min(now_ms + policy.lease_ms, ends_at_ms),
-        ends_at_ms=ends_at_ms,
-        progress_at_ms=now_ms,
-        stack_json=node.stack_json,
-    )
+    lease = new_lease(unit, node, LeaseKind.GENERATE, unit.attempt, ends_at_ms, policy, now_ms)
     session.add(lease)
     return lease
 

@@ -56,6 +56,38 @@ class Held:
             session.add(self.review)
 
 
+def new_lease(
+    unit: Unit,
+    node: Node,
+    kind: LeaseKind,
+    attempt: int,
+    ends_at_ms: int,
+    policy: Policy,
+    now_ms: int,
+    audited: Lease | None = None,
+) -> Lease:
+    """Return a lease that begins now; it is the caller's to insert.
+
+    Args:
+        ends_at_ms: when it is over however often it is renewed.
+        audited: the lease whose result is to be judged.
+    """
+    return Lease(
+        unit_id=unit.id,
+        order_id=unit.order_id,
+        kind=kind,
+        hotkey=node.hotkey,
+        coldkey=node.coldkey,
+        attempt=attempt,
+        granted_at_ms=now_ms,
+        expires_at_ms=min(now_ms + policy.lease_ms, ends_at_ms),
+        ends_at_ms=ends_at_ms,
+        progress_at_ms=now_ms,
+        audited_lease_id=None if audited is None else audited.id,
+        stack_json=node.stack_json,
+    )
+
+
 def issued_at(lease: Lease) -> int:
     """Return the time of a generation lease that the gateway signs, in Unix seconds."""
     return lease.granted_at_ms // 1000

@@ -27,7 +27,7 @@ from gateway.store.tables import (
 from protocol.messages import LoadedModel
 
 UNITS_LOOKED_AT = 50
-# Making an alias takes longer than the query that it is for.
+# Made once, for all queries.
 _SECOND, _WAITING = aliased(Lease), aliased(Unit)
 
 # No unit is given to a second miner sooner.

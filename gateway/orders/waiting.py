@@ -19,7 +19,7 @@ from gateway.orders.generation import audit_backlogs
 from gateway.orders.policy import Policy
 from gateway.orders.serving import GENERATING
 from gateway.store.engine import Store
-from gateway.store.tables import NodeRole, Order, Review, ReviewState, Unit, UnitState
+from gateway.store.tables import NodeRole, Order, Unit, UnitState
 
 # All nodes that wait together, and requests of one hotkey that do.
 PLACES = 2_048
@@ -198,7 +198,7 @@ async def _amounts(session: AsyncSession, wants: list[Want], policy: Policy) -> 
         for (model, revision), samples in (await _generations(session, policy)).items():
             amounts[Want(NodeRole.MINER, model, revision)] = samples
     if NodeRole.VALIDATOR in roles:
-        for (model, revision), results in (await _audits(session)).items():
+        for (model, revision), results in (await audit_backlogs(session, taken=False)).items():
             amounts[Want(NodeRole.VALIDATOR, model, revision)] = results
     return {want: amounts[want] for want in wants}
 
@@ -221,23 +221,3 @@ async def _generations(session: AsyncSession, policy: Policy) -> Counter[tuple[s
     return Counter(
         {commit: n for commit, n in samples.items() if backlogs[commit] < policy.audit_backlog}
     )
-
-
-async def _audits(session: AsyncSession) -> Counter[tuple[str, str]]:
-    """Return the results that wait for a first or a second opinion, by model and revision."""
-    first = (
-        select(Order.model, Order.revision, func.count())
-        .join(Unit, col(Unit.order_id) == col(Order.id))
-        .where(col(Unit.state) == UnitState.SUBMITTED)
-    )
-    second = (
-        select(Order.model, Order.revision, func.count())
-        .join(Review, col(Review.order_id) == col(Order.id))
-        .where(col(Review.state) == ReviewState.OPEN)
-    )
-    results: Counter[tuple[str, str]] = Counter()
-    for statement in (first, second):
-        grouped = statement.group_by(col(Order.model), col(Order.revision))
-        for model, revision, count in (await session.exec(grouped)).all():
-            results[model, revision] += count
-    return results

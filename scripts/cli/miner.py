@@ -82,40 +82,7 @@ def run(
     _run(settings_from(MinerSettings, options))
 
 
-@miner.command("setup")
-def setup(
-    chain: ChainText = None,
-    data: node_setup.Data = None,
-    env: node_setup.Env = None,
-    hotkey: node_setup.HotkeyFile = None,
-    wallet: node_setup.Wallet = None,
-    wallets: node_setup.Wallets = None,
-    gateway: Gateway = None,
-    gateway_hotkey: OfGateway = None,
-    engine: Annotated[
-        str | None, typer.Option(help="vllm or transformers; vllm where there is a GPU.")
-    ] = None,
-) -> None:
-    """Prepare this machine for a miner: hotkey, settings, checks, and how to start it.
-
-    Asks on a terminal for what is not given. What is there already is kept.
-    """
-    from scripts.node_setup.settings import Given
-
-    node_setup.set_up_node(
-        Given(
-            role="miner",
-            chain=chain,
-            data=data,
-            env=env,
-            hotkey=hotkey,
-            wallet=wallet,
-            wallets=wallets,
-            gateway=gateway,
-            gateway_hotkey=gateway_hotkey,
-            computes=engine,
-        )
-    )
+node_setup.add_setup(miner, "miner", "engine", "vllm or transformers; vllm where there is a GPU.")
 
 
 def _run(settings: "MinerSettings") -> None:

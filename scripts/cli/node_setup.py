@@ -8,12 +8,17 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from scripts.cli.failure import reported, settings_from
+from scripts.cli.node_options import ChainText, Gateway, OfGateway
 
 if TYPE_CHECKING:
     from scripts.doctor.finding import Finding
     from scripts.node_setup.setting_up import SetUp
-    from scripts.node_setup.settings import Given
+    from scripts.node_setup.settings import Given, NodeRole
 
+_DOES = (
+    "hotkey, settings, checks, and how to start it.\n\n"
+    "Asks on a terminal for what is not given. What is there already is kept."
+)
 Data = Annotated[
     Path | None,
     typer.Option(help="Folder of the node; /var/lib/reliquary where writable, or ~/.reliquary."),
@@ -26,6 +31,44 @@ Wallet = Annotated[
 Wallets = Annotated[
     Path | None, typer.Option(help="Folder of btcli's wallets; ~/.bittensor/wallets.")
 ]
+
+
+def add_setup(group: typer.Typer, role: "NodeRole", computes: str, chosen: str) -> None:
+    """Give a role's commands its ``setup``.
+
+    Args:
+        computes: the option by which an operator chooses what computes.
+        chosen: help of that option.
+    """
+
+    @group.command("setup", help=f"Prepare this machine for a {role}: {_DOES}")
+    def setup(
+        chain: ChainText = None,
+        data: Data = None,
+        env: Env = None,
+        hotkey: HotkeyFile = None,
+        wallet: Wallet = None,
+        wallets: Wallets = None,
+        gateway: Gateway = None,
+        gateway_hotkey: OfGateway = None,
+        computing: Annotated[str | None, typer.Option(f"--{computes}", help=chosen)] = None,
+    ) -> None:
+        from scripts.node_setup.settings import Given
+
+        set_up_node(
+            Given(
+                role=role,
+                chain=chain,
+                data=data,
+                env=env,
+                hotkey=hotkey,
+                wallet=wallet,
+                wallets=wallets,
+                gateway=gateway,
+                gateway_hotkey=gateway_hotkey,
+                computes=computing,
+            )
+        )
 
 
 def set_up_node(given: "Given") -> None:
