@@ -11,9 +11,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from math import log
-from typing import Final
+from typing import Final, Protocol
 
-from protocol.client import NodeClient
 from protocol.messages import DemandBoard, LoadedModel
 
 # What loading takes, where it was never measured.
@@ -139,6 +138,14 @@ def share_of(name: str) -> float:
     return (int.from_bytes(sha256(name.encode()).digest()[:6], "big") + 0.5) / 2**48
 
 
+class Shown(Protocol):
+    """What a node reads the board from: the gateway, by its client."""
+
+    async def demand(self) -> DemandBoard:
+        """Return the demand board."""
+        ...
+
+
 class Placement:
     """What one node remembers for its choice.
 
@@ -194,7 +201,7 @@ class Placement:
 
     async def wanted(
         self,
-        client: NodeClient,
+        shown: Shown,
         intend: Callable[[LoadedModel | None], Awaitable[None]],
     ) -> LoadedModel | None:
         """Look at the board and return the model to hold, announced by now where it is another.
@@ -203,21 +210,21 @@ class Placement:
             intend: announces what is going to be loaded, None for nothing.
 
         Raises:
-            GatewayRefused, GatewayUnavailable: as the client.
+            GatewayRefused, GatewayUnavailable: as ``shown`` does.
         """
-        first = await self._look(client, None)
+        first = await self._look(shown, None)
         if first in (None, self._loaded):
             return self._loaded
         await intend(first)
         await asyncio.sleep(min(self._pause, SHOWN_SECONDS) + self._pause * share_of(self._hotkey))
-        second = await self._look(client, first)
+        second = await self._look(shown, first)
         if second != first:
             await intend(None if second == self._loaded else second)
         return second
 
-    async def _look(self, client: NodeClient, told: LoadedModel | None) -> LoadedModel | None:
+    async def _look(self, shown: Shown, told: LoadedModel | None) -> LoadedModel | None:
         """Return the choice by the board as it is, but for what this node itself has told."""
-        board = await client.demand()
+        board = await shown.demand()
         self._looked_at = self._clock()
         offers = [
             replace(offer, holders=max(0, offer.holders - (offer.model == told)))

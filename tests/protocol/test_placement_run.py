@@ -95,7 +95,7 @@ class Node:
             await self.place()
 
     async def place(self) -> bool:
-        wanted = await self.placement.wanted(self.network, self.intend)  # type: ignore[arg-type]
+        wanted = await self.placement.wanted(self.network, self.intend)
         if wanted in (None, self.loaded):
             return False
         self.loaded, self.loading = None, wanted
