@@ -130,19 +130,13 @@ class VllmForward:
         return states
 
 
-def load(
-    folder: Path,
-    dtype: str | None = None,
-    threads: int | None = None,
-    memory_gib: float | None = None,
-) -> VllmForward:
+def load(folder: Path, dtype: str | None = None, threads: int | None = None) -> VllmForward:
     """Load the model in ``folder`` for audits, on whatever device this vLLM computes.
 
     Args:
         folder: config and safetensors as the repository has them at the pinned commit.
         dtype: "float32", "bfloat16" or "float16"; None for the repository's own.
         threads: of the processor; None leaves the library's own choice.
-        memory_gib: for keys and values; None for the default.
 
     Raises:
         UnsupportedModel: vLLM is not installed, or cannot compute the model.
@@ -168,7 +162,7 @@ def load(
         "dtype": dtype or "auto",
         "max_num_seqs": MAX_BATCH,
         "max_model_len": -1,
-        "kv_cache_memory_bytes": memory_bytes(memory_gib),
+        "kv_cache_memory_bytes": memory_bytes(None),
         "enable_prefix_caching": False,
         "enforce_eager": on_cpu,
         "use_tqdm_on_load": False,

@@ -90,7 +90,10 @@ def test_values_are_compared_by_the_rule_of_boxed_math(
     model: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr("scripts.verify.regrade.answer_of", _boxed)
-    lies: Grade = lambda wanted, text: True  # noqa: E731
+
+    def lies(wanted: str, text: str) -> bool:
+        return True
+
     (tmp_path / "right").mkdir()
     report = graded(model, tmp_path / "right", "boxed_math_v1", lies, ["1/2"])
     assert report.regraded == regrade.Regraded(same=2)
