@@ -22,7 +22,7 @@ from hypothesis.stateful import (
 )
 from world import World
 
-from gateway.accounts import credit_account
+from gateway.accounts import credit_account, debit_account
 from gateway.errors import GatewayError
 from gateway.ledger.balance import Balance, balances
 from gateway.ledger.charges import bills, price_of
@@ -57,6 +57,7 @@ class Money(RuleBasedStateMachine):
         self.runner = asyncio.Runner()
         self.scratch = TemporaryDirectory()
         self.paid: dict[str, tuple[str, int]] = {}
+        self.taken: dict[str, tuple[str, int]] = {}
         self.orders: list[Order] = []
 
     def run(self, work: Coroutine[Any, Any, Any]) -> Any:
@@ -89,6 +90,19 @@ class Money(RuleBasedStateMachine):
         same = [credit_account(world.store, account, amount, cause, world.now) for _ in range(n)]
         answers = self.run(settled(same))
         if self.paid.setdefault(cause, (account, amount)) == (account, amount):
+            assert len({answer.id for answer in answers}) == 1
+        else:
+            assert all(isinstance(answer, LedgerError) for answer in answers)
+
+    @rule(account=accounts, cause=st.sampled_from(CAUSES), amount=st.sampled_from(AMOUNTS), n=times)
+    def withdraw(self, account: str, cause: str, amount: int, n: int) -> None:
+        """Money is taken back once a cause, and never what is held or charged."""
+        world, available = self.world, self.expected(account).available
+        same = [debit_account(world.store, account, amount, cause, world.now) for _ in range(n)]
+        answers = self.run(settled(same))
+        if cause not in self.taken and amount <= available:
+            self.taken[cause] = (account, amount)
+        if self.taken.get(cause) == (account, amount):
             assert len({answer.id for answer in answers}) == 1
         else:
             assert all(isinstance(answer, LedgerError) for answer in answers)
@@ -165,10 +179,11 @@ class Money(RuleBasedStateMachine):
         """Everything at once."""
         world, payment = self.world, f"rush-{len(self.paid)}"
         order = data.draw(st.sampled_from(self.orders))
-        paid, placed, *rest = self.run(
+        paid, taken, placed, *rest = self.run(
             settled(
                 [
                     credit_account(world.store, account, NANO, payment, world.now),
+                    debit_account(world.store, account, NANO // 2, payment, world.now),
                     world.place([[1, 2]], account_id=account),
                     life.cancel(world.store, order.account_id, order.id, world.now),
                     background.end_orders(world.store, world.policy, lambda: world.now / 1000),
@@ -178,6 +193,8 @@ class Money(RuleBasedStateMachine):
         )
         self.paid[payment] = (account, NANO)
         assert paid.amount_nano == NANO
+        if not isinstance(taken, LedgerError):
+            self.taken[payment] = (account, NANO // 2)
         if isinstance(placed, Order):
             self.orders.append(placed)
         codes = {one.code for one in (placed, *rest) if isinstance(one, GatewayError)}
@@ -214,7 +231,11 @@ class Money(RuleBasedStateMachine):
             if order.account_id == account
         ]
         known = self.run(bills(self.world.store, mine))
-        credited = sum(amount for owner, amount in self.paid.values() if owner == account)
+        paid, taken = (
+            sum(amount for owner, amount in moved.values() if owner == account)
+            for moved in (self.paid, self.taken)
+        )
+        credited = paid - taken
         reserved = sum(price_of(order).reserved for order in mine if order.status in OPEN_STATUSES)
         charged = sum(
             known[order.id].charged for order in mine if order.status not in OPEN_STATUSES
