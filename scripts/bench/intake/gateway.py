@@ -2,7 +2,7 @@
 
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -58,8 +58,18 @@ class Gateway:
 
 
 @contextmanager
-def running_gateway(folder: Path, hub_url: str) -> Iterator[Gateway]:
-    """Run a gateway with one intake worker, whose models come from ``hub_url``."""
+def running_gateway(
+    folder: Path,
+    hub_url: str,
+    module: str = COMMAND_LINE,
+    variables: Mapping[str, str] | None = None,
+) -> Iterator[Gateway]:
+    """Run a gateway with one intake worker, whose models come from ``hub_url``.
+
+    Args:
+        module: serves it as the command line does.
+        variables: what its environment has besides.
+    """
     data, port = folder / "gateway", free_port(0)
     key, _ = (
         subprocess.run(
@@ -74,7 +84,8 @@ def running_gateway(folder: Path, hub_url: str) -> Iterator[Gateway]:
     # Given here, so that no node need announce it.
     arguments += ("--architecture", "Qwen3ForCausalLM")
     environment = {"HF_ENDPOINT": hub_url, "HF_HUB_CACHE": str(folder / "cache")}
-    process = Process(Plan("gateway", COMMAND_LINE, arguments, environment), folder / "gateway.log")
+    environment |= variables or {}
+    process = Process(Plan("gateway", module, arguments, environment), folder / "gateway.log")
     url = f"http://{HOST}:{port}"
 
     def died() -> str | None:

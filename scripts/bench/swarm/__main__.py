@@ -13,23 +13,23 @@ import time
 from pathlib import Path
 from typing import Annotated
 
-import numpy as np
 import typer
 from bittensor_core import Keypair
-from rich.console import Console
-from rich.table import Table
 
 from protocol.chain.local import LocalChain
 from protocol.messages import LoadedModel
 from scripts.bench.intake.files import MODEL, write_file
-from scripts.bench.intake.gateway import Gateway, running_gateway
+from scripts.bench.intake.gateway import running_gateway
 from scripts.bench.intake.model import write_model
-from scripts.bench.swarm.checks import Rows, read_rows
+from scripts.bench.swarm import account
+from scripts.bench.swarm.checks import read_rows
 from scripts.bench.swarm.nodes import Measured, SwarmNode
+from scripts.bench.swarm.report import Assumed, Used, print_report
 from scripts.hub import HubServer, publish
 
 LINE_BYTES = 700
 SEED = 7
+TIMED = "scripts.bench.swarm.timed"
 
 
 def main() -> None:
@@ -50,13 +50,20 @@ def main() -> None:
 def run(miners: int, validators: int, lines: int, unit_seconds: float, at_most: float) -> None:
     """Order twice, let the swarm do it, and print what was measured and counted."""
     measured = Measured()
+    # Validators together are twice as fast as miners are.
+    assumed = Assumed(miners, validators, unit_seconds, unit_seconds * validators / miners / 2)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         write_model(folder / "model")
         revision = publish(folder / "hub", MODEL, folder / "model")
         write_file(folder / "lines.jsonl", lines, lines * LINE_BYTES)
         loaded = LoadedModel(model=MODEL, revision=revision)
-        with HubServer(folder / "hub") as hub, running_gateway(folder, hub.url) as gateway:
+        written = folder / "account.json"
+        keeps_account = {account.VARIABLE: str(written)}
+        with (
+            HubServer(folder / "hub") as hub,
+            running_gateway(folder, hub.url, TIMED, keeps_account) as gateway,
+        ):
             keys = _register(folder / "gateway" / "chain.sqlite", miners, validators)
             for _ in range(2):
                 gateway.order(gateway.upload(folder / "lines.jsonl"))
@@ -67,19 +74,24 @@ def run(miners: int, validators: int, lines: int, unit_seconds: float, at_most: 
                     key,
                     "miner" if place < miners else "validator",
                     loaded,
-                    # A validator is some times as fast.
-                    unit_seconds if place < miners else unit_seconds * validators / miners / 2,
+                    assumed.miner_seconds if place < miners else assumed.validator_seconds,
                     measured,
                     random.Random(chance.random()),
                 )
                 for place, key in enumerate(keys)
             ]
-            used, started = gateway.used(), time.monotonic()
             database = folder / "gateway" / "gateway.sqlite"
+            account.begin(gateway.process_id)
+            before = gateway.used(), time.process_time(), time.monotonic()
             asyncio.run(_until_done(nodes, database, at_most))
-            wall = time.monotonic() - started
-            used = gateway.used() - used
-            _print(measured, read_rows(database), wall, used, gateway)
+            used = Used(
+                wall=time.monotonic() - before[2],
+                gateway=gateway.used() - before[0],
+                nodes=time.process_time() - before[1],
+                peak_bytes=gateway.peak(),
+            )
+            ended = account.end(gateway.process_id, written)
+            print_report(assumed, measured, read_rows(database), ended, used)
 
 
 def _register(chain: Path, miners: int, validators: int) -> list[Keypair]:
@@ -116,29 +128,6 @@ def _is_unfinished(database: Path) -> bool:
         return connection.execute(sums).fetchone()[0] > 0
     finally:
         connection.close()
-
-
-def _print(measured: Measured, rows: Rows, wall: float, used: float, gateway: Gateway) -> None:
-    table = Table(title="requests as nodes saw them")
-    for heading in ("request", "number", "p50 ms", "p99 ms", "longest ms"):
-        table.add_column(heading, justify="right" if heading != "request" else "left")
-    for kind, seconds in sorted(measured.seconds.items()):
-        p50, p99 = np.quantile(seconds, (0.5, 0.99))
-        figures = (p50, p99, max(seconds))
-        table.add_row(kind, str(len(seconds)), *(f"{1000 * value:.0f}" for value in figures))
-    requests = sum(map(len, measured.seconds.values()))
-    console = Console()
-    console.print(table)
-    console.print(
-        f"{wall:.0f} s; {requests / wall:.1f} requests and {measured.tokens / wall:,.0f} tokens a "
-        f"second; the gateway used {used:.1f} s of processor time, "
-        f"{1000 * used / requests:.1f} ms a request, and {gateway.peak() / 1e6:.0f} MB at its peak"
-    )
-    console.print(
-        f"{rows.units} units; leases: {rows.leases}; {measured.waited} of them were waited for\n"
-        f"double leases: {rows.double}; second attempts at slow miners' units: {rows.second}; "
-        f"lost lines: {rows.lost}; samples not verified: {rows.unverified}"
-    )
 
 
 if __name__ == "__main__":

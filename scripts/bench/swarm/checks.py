@@ -16,7 +16,8 @@ class Rows:
         double: pairs of leases of one kind that were live on one unit at once, second opinions and
             deliberate second attempts left out.
         second: deliberate second attempts at units of slow miners.
-        lost: usable lines of the orders that no unit holds, or that several do.
+        lost: lines of the orders that no unit holds although they were cut, or that several do.
+        uncut: usable lines that were not cut into units.
         unverified: samples that are not verified.
     """
 
@@ -25,6 +26,7 @@ class Rows:
     double: int
     second: int
     lost: int
+    uncut: int
     unverified: int
 
 
@@ -39,7 +41,7 @@ def read_rows(database: Path) -> Rows:
             "SELECT order_id, first_line, end_line FROM units WHERE parent_id IS NULL"
         ).fetchall()
         orders = connection.execute(
-            "SELECT id, lines_usable, samples_total - samples_verified FROM orders"
+            "SELECT id, lines_usable, cursor_line, samples_total - samples_verified FROM orders"
         ).fetchall()
         held = connection.execute(
             "SELECT unit_id, kind, granted_at_ms, coalesce(ended_at_ms, 9e15) FROM leases"
@@ -53,8 +55,9 @@ def read_rows(database: Path) -> Rows:
         leases={f"{kind}, {state}": count for kind, state, count in leases},
         double=third,
         second=at_once,
-        lost=sum(_lost(order_id, lines, units) for order_id, lines, _ in orders),
-        unverified=sum(rest for _, _, rest in orders),
+        lost=sum(_lost(order_id, lines, cut, units) for order_id, lines, cut, _ in orders),
+        uncut=sum(lines - cut for _, lines, cut, _ in orders),
+        unverified=sum(rest for *_, rest in orders),
     )
 
 
@@ -80,10 +83,11 @@ def _overlaps(held: list[tuple[str, str, int, float]]) -> tuple[int, int]:
     return second, wrong
 
 
-def _lost(order_id: str, lines: int, units: list[tuple[str, int, int]]) -> int:
+def _lost(order_id: str, lines: int, cut: int, units: list[tuple[str, int, int]]) -> int:
+    """Count the lines that not as many units hold as should: one before ``cut``, none from it."""
     held = [0] * lines
     for owner, first, end in units:
         if owner == order_id:
             for line in range(first, end):
                 held[line] += 1
-    return sum(count != 1 for count in held)
+    return sum(count != (line < cut) for line, count in enumerate(held))
