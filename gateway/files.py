@@ -23,6 +23,7 @@ from gateway.store.tables import (
     Order,
     new_id,
 )
+from gateway.store.unnamed import Naming
 
 PIECE_BYTES = 512 * 1024
 FILE_ID = re.compile(
@@ -42,9 +43,12 @@ async def keep_upload(
 ) -> File:
     """Keep the file at ``path`` as an input file of the account.
 
-    The row is written last: a process killed before leaves an object that nothing names.
+    The row is written last: of a process killed before, the object is swept away later.
+
+    Raises:
+        GatewayError: 503 ``gateway_busy``.
     """
-    unique = new_id()
+    unique, naming = new_id(), Naming()
     row = File(
         id=f"file-{unique}",
         account_id=account_id,
@@ -57,6 +61,7 @@ async def keep_upload(
     )
     await store.objects.put(row.object_key, path)
     async with store.write() as session:
+        naming.check()
         session.add(row)
     return row
 

@@ -21,6 +21,7 @@ from gateway.orders.rows import lock_account
 from gateway.store.engine import Store
 from gateway.store.objects import ObjectMissing
 from gateway.store.tables import File, FilePurpose, UploadPart, new_id
+from gateway.store.unnamed import Naming
 
 PART_BYTES = 8 * 1024 * 1024
 MAX_UPLOAD_BYTES = 209_715_200
@@ -122,9 +123,11 @@ async def keep_part(
         # Of its own each time: what another request sends for this part is never overwritten.
         object_key=f"uploads/{file_id}/{number}-{new_id()}",
     )
+    naming = Naming()
     await store.objects.put(part.object_key, path)
     try:
         async with store.write() as session:
+            naming.check()
             file = await _lock_upload(session, file_id)
             before = await session.get(UploadPart, (file_id, number))
             replaced = None if before is None else before.object_key
@@ -166,7 +169,7 @@ async def complete(store: Store, account_id: str, file_id: str, folder: Path, no
     parts = await parts_of(store, file_id)
     _check_all_there(row, parts)
     path = folder / f"{uuid4().hex}.whole"
-    object_key = f"files/{new_id()}"
+    object_key, naming = f"files/{new_id()}", Naming()
     try:
         digest = await _join(store, parts, path)
         await store.objects.put(object_key, path)
@@ -176,6 +179,7 @@ async def complete(store: Store, account_id: str, file_id: str, folder: Path, no
         path.unlink(missing_ok=True)
     try:
         async with store.write() as session:
+            naming.check()
             file = await _lock_upload(session, file_id)
             if {part.object_key for part in parts} != await _keys_of_parts(session, file_id):
                 raise _changed()

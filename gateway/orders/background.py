@@ -2,6 +2,7 @@
 
 import asyncio
 import secrets
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
@@ -15,12 +16,15 @@ from gateway.graders.pool import GraderPool
 from gateway.orders import convicting, export, kept_quotes, known_units, leases, life, reviewing
 from gateway.orders.failing import note_failure
 from gateway.orders.policy import Policy
+from gateway.store import unnamed
 from gateway.store.engine import Store
 from gateway.store.tables import Order, OrderStatus, new_id
 from protocol.chain.base import Chain
 
 # So many times as long as it worked, the background rests, but no longer than a tick.
 REST = 3.0
+# Of the objects that no row names; what may be removed is much older.
+SWEEP_SECONDS = 6 * 3600
 
 log = structlog.get_logger("gateway.background")
 
@@ -73,6 +77,7 @@ async def run(
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(_again_and_again(keep_up, store, policy))
         tasks.create_task(_again_and_again(deliver, store, policy))
+        tasks.create_task(_sweep_objects(store))
 
 
 async def _again_and_again(
@@ -85,6 +90,12 @@ async def _again_and_again(
         worked = asyncio.get_running_loop().time() - started
         await asyncio.sleep(min(REST * worked, policy.tick_ms / 1000))
         await store.wait_for_news(policy.tick_ms / 1000, heard)
+
+
+async def _sweep_objects(store: Store) -> None:
+    while True:
+        await _isolated("unnamed objects", unnamed.sweep(store, int(time.time() * 1000)))
+        await asyncio.sleep(SWEEP_SECONDS)
 
 
 async def reap(store: Store, clock: Callable[[], float]) -> None:

@@ -27,6 +27,7 @@ from gateway.store.tables import (
     QuoteStage,
     new_id,
 )
+from gateway.store.unnamed import Naming
 
 log = structlog.get_logger("gateway.orders")
 
@@ -78,16 +79,17 @@ async def place(
         GatewayError: 409 ``idempotency_conflict``; 402 ``price_above_max``; 429 ``order_limit``
             when the account has as many open orders as it may; 409 ``order_refused`` when the input
             file was deleted; 409 ``quote_ordered`` or ``quote_expired``; 402
-            ``insufficient_balance``.
+            ``insufficient_balance``; 503 ``gateway_busy``.
     """
     _check_ceiling(quote.price, placement.metadata)
     order = _order(account_id, quote, placement, now_ms)
     if placement.kept is not None:
         # Its objects are stored, and stay for another try.
         return await _insert(store, order, quote.price, policy)
+    naming = Naming()
     await store_content(store.objects, order.id, quote.intake.folder)
     try:
-        placed = await _insert(store, order, quote.price, policy)
+        placed = await _insert(store, order, quote.price, policy, naming)
     except GatewayError:
         # Only where it is sure that no row refers to them; a broken connection does not tell.
         await remove_content(store.objects, order.id)
@@ -97,7 +99,9 @@ async def place(
     return placed
 
 
-async def _insert(store: Store, order: Order, price: Price, policy: Policy) -> Order:
+async def _insert(
+    store: Store, order: Order, price: Price, policy: Policy, naming: Naming | None = None
+) -> Order:
     """Insert ``order`` and its hold, or return the order that its idempotency key placed."""
     async with store.write() as session:
         # Placing waits in line for each account, so that no twin and no limit is passed.
@@ -110,6 +114,8 @@ async def _insert(store: Store, order: Order, price: Price, policy: Policy) -> O
             await _check_quote(session, order)
         await _check_limit(session, order.account_id, policy)
         await _check_input(session, order.input_file_id)
+        if naming is not None:
+            naming.check()
         session.add(order)
         await session.flush()
         await hold(session, order.account_id, order.id, price.reserved, order.created_at_ms)

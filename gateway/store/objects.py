@@ -100,6 +100,11 @@ class Objects:
         except (NotFoundError, FileNotFoundError) as error:
             raise ObjectMissing(key) from error
 
+    async def listed(self) -> AsyncIterator[list[tuple[str, int]]]:
+        """Yield all objects in pages: the key, and when it was written in Unix milliseconds."""
+        async for page in obstore.list(self._store):
+            yield [(one["path"], int(one["last_modified"].timestamp() * 1000)) for one in page]
+
     async def delete(self, key: str) -> None:
         """Remove an object; one that is not there is no error."""
         try:

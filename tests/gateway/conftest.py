@@ -27,6 +27,7 @@ SHOWN_BY_SQLITE = (
     "test_orders_evaluation.py",
     "test_orders_export.py",
     "test_orders_reviews.py",
+    "test_store_unnamed.py",
 )
 
 

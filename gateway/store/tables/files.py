@@ -37,7 +37,7 @@ class File(Table, table=True):
     bytes: int = big()
     sha256: str = word()
     purpose: str = word()
-    object_key: str = word()
+    object_key: str = word(index=True)
     created_at_ms: int = big()
     deleted_at_ms: int | None = big(None)
     uploading_until_ms: int | None = big(None, index=True)

@@ -7,6 +7,7 @@ its files are those of a run that nobody disturbed.
 import asyncio
 import json
 import shutil
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,12 +19,14 @@ from bittensor_core import Keypair
 from books import check_money
 from killed import KEY, PROMPTS, Scene, cancel, end_orders, export_order, kill_at, steps_of
 from sqlalchemy.engine import make_url
+from stored_objects import keys_of
 from world import NOW, World
 
 from gateway.ledger.balance import balances
 from gateway.ledger.money import usd_of
 from gateway.orders import life
 from gateway.orders.policy import HOUR
+from gateway.store import unnamed
 from gateway.store.tables import Order, Transfer
 
 AWHILE = HOUR
@@ -246,7 +249,10 @@ def test_ends(prepare: Callable[..., Copies], before: Any, work: str, status: st
 
 
 def test_placing(prepare: Callable[..., Copies]):
-    """An order and its hold are there both or neither, and the repeat finds or makes them."""
+    """An order and its hold are there both or neither, and the repeat finds or makes them.
+
+    Of what was stored for a try that was killed nothing stays.
+    """
 
     async def nothing(_: World) -> str:
         return ""
@@ -265,9 +271,15 @@ async def _placed_after(copies: Copies, number: int) -> int:
     world = await scene.open()
     await check_money(world.store)
     orders = len(await world.rows(Order))
+    stored, now_ms = await keys_of(world.store.objects), int(time.time() * 1000)
+    assert await unnamed.sweep(world.store, now_ms) == 0
+    assert await keys_of(world.store.objects) == stored
+    await unnamed.sweep(world.store, now_ms + unnamed.UNNAMED_MS)
+    assert await keys_of(world.store.objects) == set()
     assert len(await world.rows(Transfer, Transfer.kind == "hold")) == orders
     placed = await world.place(PROMPTS, key=KEY)
     assert [order.id for order in await world.rows(Order)] == [placed.id]
+    assert await unnamed.sweep(world.store, now_ms + 2 * unnamed.UNNAMED_MS) == 0
     await check_money(world.store)
     await world.readers.close()
     await world.store.close()
