@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import signal
+from hashlib import sha256
 
 import pytest
 from exports import content, run_export
@@ -15,7 +16,7 @@ from gateway.orders.content import object_key
 from gateway.orders.evaluation import GRADER, evaluation_of
 from gateway.orders.failing import note_failure
 from gateway.orders.policy import Policy
-from gateway.store.tables import DeliveredFile
+from gateway.store.tables import DeliveredFile, Order, OutputFormat
 from protocol.manifest import GRADES, MANIFEST, REPORT, Manifest
 from protocol.repository import RepositoryError
 
@@ -167,13 +168,58 @@ async def test_an_exporter_that_takes_over_grades_nothing_twice(world, model_fol
     assert [line["grades"] for line in lines] == [[None] * 2] * 2 + [[False] * 2] * 2
 
 
-async def test_an_evaluation_that_never_ran_has_missing_samples_alone(world, model_folder):
-    order = await world.place(PROMPTS, references=["1"] * 4, metadata={GRADER: EXACT_MATCH})
-    await life.cancel(world.store, world.account_id, order.id, world.now)
+@pytest.mark.parametrize("output_format", [None, OutputFormat.PARQUET, OutputFormat.OPENAI_JSONL])
+@pytest.mark.parametrize("ending", ["cancelled", "expired"])
+async def test_an_evaluation_that_never_began_has_missing_samples_alone(
+    sqlite_world, model_folder, ending, output_format
+):
+    """They are failures, in the native order's view, in the report and in what is signed."""
+    world = sqlite_world
+    options = {"references": ["1"] * 4, "metadata": {GRADER: BOXED_MATH}, "refused": 1}
+    order = await world.place(PROMPTS, n=2, **options)
+    if output_format is not None:
+        async with world.store.write() as session:
+            row = await session.get_one(Order, order.id)
+            row.output_format = output_format
+            session.add(row)
+    if ending == "cancelled":
+        await life.cancel(world.store, world.account_id, order.id, world.now)
+    else:
+        world.now = order.expires_at_ms
+        assert await life.expire(world.store, order.id, world.now)
     assert await run_export(world, order, model_folder)
-    evaluation = await evaluation_of(world.store.objects, await world.order(order))
-    assert (evaluation["status"], evaluation["pass_at_1"]) == ("graded", 0.0)
-    assert (evaluation["lines"], evaluation["samples"]["missing"]) == (4, 4)
+    order = await world.order(order)
+    assert order.status == ending
+    evaluation = await evaluation_of(world.store.objects, order)
+    assert evaluation == {
+        "grader": BOXED_MATH,
+        "status": "graded",
+        "pass_at_1": 0.0,
+        "lines": 4,
+        "lines_graded": 4,
+        "samples": {"total": 8, "correct": 0, "incorrect": 0, "missing": 8, "ungraded": 0},
+    }
+    rows = await world.rows(DeliveredFile, col(DeliveredFile.order_id) == order.id)
+    files = {row.name: await world.store.objects.get(row.object_key) for row in rows}
+    grades = GRADES if output_format is None else "grades-00000.jsonl"
+    assert json.loads(files[REPORT])["evaluation"] == evaluation
+    assert [json.loads(line) for line in files[grades].splitlines()] == [
+        {
+            "custom_id": f"q{index}",
+            "prompt_index": index,
+            "grades": [False, False],
+            "missing": [0, 1],
+            "pass_at_1": 0.0,
+        }
+        for index in range(4)
+    ]
+    manifest = Manifest.model_validate_json(files[MANIFEST])
+    assert manifest.is_signed()
+    statement = manifest.statement
+    assert (statement.grader, statement.status) == (BOXED_MATH, ending)
+    assert (statement.counts.samples_total, statement.counts.samples_missing) == (8, 8)
+    for name in (REPORT, grades):
+        assert statement.files[name].sha256 == sha256(files[name]).hexdigest()
 
 
 async def test_an_evaluation_that_failed_is_not_graded(sqlite_world, model_folder):
