@@ -78,7 +78,7 @@ async def lease_audit(
         GatewayError: 403 where the node has not announced itself as a validator of this model, is
             not believed for now, or left too many leases unanswered.
     """
-    async with store.read() as session:
+    async with store.glance() as session:
         node = await known_node(session, hotkey, NodeRole.VALIDATOR, request.loaded)
         await refuse_unreliable(session, node, request.loaded, policy, now_ms)
         validators = await live_nodes(session, NodeRole.VALIDATOR, policy, now_ms)

@@ -81,7 +81,7 @@ class Board:
 
 async def demand(store: Store, policy: Policy, now_ms: int) -> DemandBoard:
     """Return the work that waits, by model commit, the earliest end of a window first."""
-    async with store.read() as session:
+    async with store.glance() as session:
         waiting = await _waiting(session, now_ms)
         holders = {role: await _holders(session, role, policy, now_ms) for role in NodeRole}
     rows = [

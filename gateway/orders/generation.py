@@ -73,7 +73,7 @@ async def lease_generation(
         GatewayError: 403 where the node has not announced itself as a miner of this model, is
             convicted, or suspended for it, or left too many of its leases unanswered.
     """
-    async with store.read() as session:
+    async with store.glance() as session:
         node = await known_node(session, hotkey, NodeRole.MINER, request.loaded)
         await refuse_suspended(session, node, request.loaded, now_ms)
         await refuse_unreliable(session, node, request.loaded, policy, now_ms)
@@ -93,7 +93,7 @@ async def lease_generation(
             return await _handed_out(store, keypair, *granted, policy)
     if last:
         return None
-    async with store.read() as session:
+    async with store.glance() as session:
         late = await stragglers(session, node, request.loaded, others, now_ms)
     for straggler in late:
         granted = await _claim_second(store, straggler, node, policy, now_ms)

@@ -300,7 +300,7 @@ async def lapsed(store: Store, now_ms: int) -> list[str]:
         .where(col(Lease.state) == LeaseState.LIVE, col(Lease.expires_at_ms) <= now_ms)
         .order_by(col(Lease.expires_at_ms))
     )
-    async with store.read() as session:
+    async with store.glance() as session:
         return list((await session.exec(statement)).all())
 
 

@@ -28,7 +28,7 @@ async def shown_before(store: Store, result_lease_id: str) -> dict[str, list[See
     Raises:
         ObjectMissing: one of them is gone.
     """
-    async with store.read() as session:
+    async with store.glance() as session:
         verdicts = await standing_verdicts(session, result_lease_id)
     found: dict[str, list[Seen]] = {}
     for verdict in verdicts:

@@ -38,7 +38,7 @@ async def check_length(store: Store, hotkey: str, lease_id: str, size: int) -> N
     Raises:
         GatewayError: 404 for a lease this node does not hold; 413 ``request_too_large``.
     """
-    async with store.read() as session:
+    async with store.glance() as session:
         held = await find_own(session, hotkey, lease_id, LeaseKind.GENERATE)
     digits = len(str(held.order.vocabulary_size))
     a_sample = SAMPLE_BYTES + held.order.max_tokens * (digits + ID_BYTES)
@@ -66,7 +66,7 @@ async def accept_result(
             ``malformed_result`` where a signed result breaks a structural rule, which ends the
             lease and voids the whole unit; 503 ``gateway_busy``.
     """
-    async with store.read() as session:
+    async with store.glance() as session:
         held = await find_own(session, hotkey, lease_id, LeaseKind.GENERATE)
     reading = await read_posted(readers, body, await _terms(store.objects, held))
     if not held.live:

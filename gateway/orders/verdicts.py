@@ -45,7 +45,7 @@ async def accept_verdicts(
             signature are not those of the audited result (the lease goes on).
     """
     posted = Posted.of(verdicts.model_dump_json().encode())
-    async with store.read() as session:
+    async with store.glance() as session:
         held = await find_own(session, hotkey, lease_id, LeaseKind.AUDIT)
         audited = await _audited(session, held.lease)
     if not held.live:

@@ -158,7 +158,7 @@ class WaitingRoom:
         wants = list(self._lines)
         if not wants:
             return
-        async with self._store.read() as session:
+        async with self._store.glance() as session:
             amounts = await _amounts(session, wants, self._policy)
         now = asyncio.get_running_loop().time()
         for want, amount in amounts.items():

@@ -3,6 +3,9 @@
 The same statements serve SQLite and PostgreSQL. On SQLite all writes go through one connection that
 begins with ``BEGIN IMMEDIATE`` (a deferred begin loses updates or fails with "database is locked"),
 and readers can not write; on PostgreSQL both sides share a pool, and rows are locked.
+
+On SQLite, what is written and what takes a moment to read runs in the event loop (``direct.py``),
+other reads in threads.
 """
 
 import asyncio
@@ -16,10 +19,10 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 from sqlmodel.ext.asyncio.session import AsyncSession
 
+from gateway.store.direct import BEGIN_TO_WRITE, BUSY_TIMEOUT_MS, DRIVER
 from gateway.store.migrate import migrate
 from gateway.store.objects import Objects
 
-BUSY_TIMEOUT_MS = 30_000
 WRITER_WAIT_SECONDS = 60
 READERS = 8
 POOL = 16
@@ -28,9 +31,12 @@ POOL = 16
 class Store:
     """All that the gateway keeps. Open it with ``Store.open`` and end it with ``close``."""
 
-    def __init__(self, writer: AsyncEngine, reader: AsyncEngine, objects: Objects) -> None:
+    def __init__(
+        self, writer: AsyncEngine, glancer: AsyncEngine, reader: AsyncEngine, objects: Objects
+    ) -> None:
         self.objects = objects
         self._writer = writer
+        self._glancer = glancer
         self._reader = reader
         self._news = asyncio.Event()
         self._heard = 0
@@ -48,14 +54,15 @@ class Store:
         """
         kind = make_url(url).get_backend_name()
         if kind == "sqlite":
-            writer, reader = _sqlite(url)
+            engines = _sqlite(url)
         elif kind == "postgresql":
-            writer = reader = _postgresql(url)
+            shared = _postgresql(url)
+            engines = shared, shared, shared
         else:
             raise ValueError(f"the database is sqlite:///PATH or postgresql://..., not {kind}")
-        store = cls(writer, reader, objects)
+        store = cls(*engines, objects)
         try:
-            async with writer.begin() as connection:
+            async with store._writer.begin() as connection:
                 await connection.run_sync(migrate)
         except BaseException:
             await store.close()
@@ -64,13 +71,19 @@ class Store:
 
     async def close(self) -> None:
         """Close all connections; without it aiosqlite's threads keep the process alive."""
-        await self._reader.dispose()
-        await self._writer.dispose()
+        for engine in (self._reader, self._glancer, self._writer):
+            await engine.dispose()
 
     @asynccontextmanager
     async def read(self) -> AsyncIterator[AsyncSession]:
         """Give a session to read with; nothing of it is written."""
         async with AsyncSession(self._reader, expire_on_commit=False) as session:
+            yield session
+
+    @asynccontextmanager
+    async def glance(self) -> AsyncIterator[AsyncSession]:
+        """Give a session for reads that take a moment: nothing else goes on meanwhile."""
+        async with AsyncSession(self._glancer, expire_on_commit=False) as session:
             yield session
 
     @asynccontextmanager
@@ -105,22 +118,27 @@ class Store:
             return
 
 
-def _sqlite(url: str) -> tuple[AsyncEngine, AsyncEngine]:
+def _sqlite(url: str) -> tuple[AsyncEngine, AsyncEngine, AsyncEngine]:
     location = make_url(url).set(drivername="sqlite+aiosqlite")
     if not location.database or location.database == ":memory:":
         raise ValueError("SQLite needs a file: sqlite:///PATH")
     Path(location.database).parent.mkdir(parents=True, exist_ok=True)
+    direct = location.set(drivername=DRIVER)
     writer = create_async_engine(
-        location,
+        direct,
         pool_size=1,
         max_overflow=0,
         pool_timeout=WRITER_WAIT_SECONDS,
         hide_parameters=True,
     )
-    reader = create_async_engine(location, pool_size=READERS, max_overflow=0, hide_parameters=True)
-    _prepare_sqlite(writer, "BEGIN IMMEDIATE", ("journal_mode=WAL", "synchronous=FULL"))
-    _prepare_sqlite(reader, "BEGIN", ("query_only=ON",))
-    return writer, reader
+    glancer, reader = (
+        create_async_engine(kind, pool_size=READERS, max_overflow=0, hide_parameters=True)
+        for kind in (direct, location)
+    )
+    _prepare_sqlite(writer, BEGIN_TO_WRITE, ("journal_mode=WAL", "synchronous=FULL"))
+    for engine in (glancer, reader):
+        _prepare_sqlite(engine, "BEGIN", ("query_only=ON",))
+    return writer, glancer, reader
 
 
 def _prepare_sqlite(engine: AsyncEngine, begin: str, pragmas: tuple[str, ...]) -> None:

@@ -1,6 +1,7 @@
 """The store over both databases: transactions, migrations, constraints."""
 
 import asyncio
+import sqlite3
 
 import pytest
 from alembic.autogenerate import compare_metadata
@@ -136,10 +137,61 @@ async def test_sqlite_is_durable_and_checks_foreign_keys(sqlite_store: Store):
     async with sqlite_store.write() as session:
         connection = await session.connection()
         found = {
-            name: (await connection.exec_driver_sql(f"PRAGMA {name}")).scalar()
+            name: await connection.run_sync(
+                lambda sync, name=name: sync.exec_driver_sql(f"PRAGMA {name}").scalar()
+            )
             for name in ("journal_mode", "synchronous", "foreign_keys")
         }
     assert found == {"journal_mode": "wal", "synchronous": 2, "foreign_keys": 1}
+
+
+async def test_another_process_that_writes_stops_nothing_but_writing(sqlite_store: Store):
+    async with sqlite_store.write() as session:
+        session.add(_node("1"))
+    async with sqlite_store.glance() as session:
+        connection = await session.connection()
+        path = connection.engine.url.database
+    assert path is not None
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+
+    async def rename() -> None:
+        async with sqlite_store.write() as session:
+            node = await session.get(Node, "1")
+            assert node is not None
+            node.coldkey = "renamed"
+            session.add(node)
+
+    writing = asyncio.create_task(rename())
+    for _ in range(20):
+        await asyncio.sleep(0.005)
+        async with sqlite_store.glance() as session:
+            assert await session.get(Node, "1") is not None
+    assert not writing.done()
+    other.execute("ROLLBACK")
+    other.close()
+    await writing
+    async with sqlite_store.read() as session:
+        node = await session.get(Node, "1")
+    assert node is not None and node.coldkey == "renamed"
+
+
+async def test_whoever_is_cancelled_leaves_the_writer_to_others(sqlite_store: Store):
+    async def add(number: int) -> None:
+        async with sqlite_store.write() as session:
+            session.add(_node(str(number)))
+
+    for number in range(40):
+        adding = asyncio.create_task(add(number))
+        # From before its first statement to after its commit.
+        for _ in range(number % 10):
+            await asyncio.sleep(0)
+        adding.cancel()
+        outcome = (await asyncio.gather(adding, return_exceptions=True))[0]
+        async with sqlite_store.write() as session:
+            found = await session.get(Node, str(number))
+        if outcome is None:
+            assert found is not None
 
 
 @pytest.mark.parametrize("url", ["mysql://h/d", "sqlite://", "sqlite:///:memory:"])
