@@ -1,8 +1,13 @@
-"""Which tests run together on one process: those of a file, and the files of one network."""
+"""Which tests run together on one process, and what hypothesis asks of all of them."""
 
 import pytest
+from hypothesis import settings
 from xdist.remote import Producer
 from xdist.scheduler import LoadFileScheduling
+
+# Speed is measured by benchmarks; a busy machine fails no test.
+settings.register_profile("reliquary", deadline=None)
+settings.load_profile("reliquary")
 
 # They share the network of tests/e2e/conftest.py, which is slow to start.
 ON_ONE_NETWORK = (

@@ -1,4 +1,7 @@
-"""A network of transformers nodes, started once for all files that use it."""
+"""A network of transformers nodes, started once for all files that use it.
+
+This folder is a package, so that the network stops with its last test and not with the session.
+"""
 
 from collections.abc import Iterator
 
@@ -11,7 +14,7 @@ from scripts.up.plans import MinerPlan, NetworkPlan
 SETTINGS = {"RELIQUARY_MINER_SWITCH_SECONDS": "1"}
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def customer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Customer]:
     """Two honest miners in float32 and a validator; each test leaves it as it found it."""
     plan = NetworkPlan(

@@ -82,7 +82,7 @@ def is_no_boundary(content: bytes) -> bool:
 TRICKY = st.lists(st.sampled_from(SCRAPS), min_size=1).map(b"".join).filter(is_no_boundary)
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(content=TRICKY, places=st.lists(st.integers(0, 10**6), max_size=30))
 def test_bytes_arrive_however_they_are_cut(
     tmp_path: Path, content: bytes, places: list[int]
@@ -92,7 +92,7 @@ def test_bytes_arrive_however_they_are_cut(
     assert list(tmp_path.iterdir()) == []
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(body=st.binary(max_size=2_000), places=st.lists(st.integers(0, 10**6), max_size=5))
 def test_junk_is_refused_and_leaves_nothing(tmp_path: Path, body: bytes, places: list[int]) -> None:
     for junk in (body, f"--{BOUNDARY}\r\n".encode() + body):
@@ -102,7 +102,7 @@ def test_junk_is_refused_and_leaves_nothing(tmp_path: Path, body: bytes, places:
     assert list(tmp_path.iterdir()) == []
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(end=st.integers(0, 10**6), content=st.binary(min_size=1, max_size=300))
 def test_every_truncation_is_refused(tmp_path: Path, end: int, content: bytes) -> None:
     body = form(content)
@@ -120,7 +120,7 @@ async def test_the_limit_is_exact(tmp_path: Path) -> None:
     assert (refused.value.status, refused.value.code) == (413, "file_too_large")
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(filename=st.text(alphabet=st.characters(exclude_characters='"\\\r\n'), max_size=210))
 def test_filenames_are_kept_or_refused(tmp_path: Path, filename: str) -> None:
     try:

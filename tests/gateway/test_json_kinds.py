@@ -108,7 +108,7 @@ def spliced(parts: tuple[bytes, bytes, int]) -> bytes:
     return text[:at] + other[place % (len(other) + 1) :][:6] + text[at + place % 3 :]
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(MUTATED.map(spliced))
 def test_another_reader_agrees(text: bytes) -> None:
     """pydantic's parser shares no code with ours: it reads what we read, and as the same value."""

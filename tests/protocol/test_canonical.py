@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from protocol.canonical import MAX_SAFE_INTEGER, canonical_json
@@ -33,7 +33,6 @@ def test_known_bytes(statement: dict, expected: bytes):
     assert canonical_json(statement) == expected
 
 
-@settings(deadline=None)
 @given(statement=statements)
 def test_the_bytes_say_the_statement_whatever_the_order_of_its_keys(statement: dict):
     encoded = canonical_json(statement)
@@ -42,7 +41,6 @@ def test_the_bytes_say_the_statement_whatever_the_order_of_its_keys(statement: d
     assert encoded.isascii()
 
 
-@settings(deadline=None)
 @given(one=statements, other=statements)
 def test_different_statements_have_different_bytes(one: dict, other: dict):
     # JSON text tells True from 1, which Python's equality does not.

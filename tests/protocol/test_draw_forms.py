@@ -64,7 +64,6 @@ def assert_due(
     assert tied and reference.kept(logits, sampling)[found]
 
 
-@settings(deadline=None)
 @given(logits=rows, key=keys, position=positions, sampling=samplings, padding=st.integers(0, 5))
 def test_one_row(logits: np.ndarray, key: bytes, position: int, sampling: Sampling, padding: int):
     padded = np.concatenate([logits, np.full(padding, 99, dtype=np.float32)])[None]
@@ -72,7 +71,7 @@ def test_one_row(logits: np.ndarray, key: bytes, position: int, sampling: Sampli
         assert_due(int(found[0]), logits, key, position, sampling)
 
 
-@settings(deadline=None, max_examples=12)
+@settings(max_examples=12)
 @given(
     seed=st.integers(0, 2**32 - 1),
     size=st.sampled_from([1, 255, 256, 257, 4_096, 50_257, 151_936]),
@@ -187,7 +186,6 @@ def test_temperature_zero_is_refused():
         )
 
 
-@settings(deadline=None)
 @given(
     row=arrays(np.float32, st.integers(1, 900), elements=elements, fill=st.just(0.5)),
     share=st.floats(0, 1),
@@ -197,7 +195,6 @@ def test_kth_largest(row: np.ndarray, share: float):
     assert numba_form.kth_largest(row, k) == np.sort(row)[len(row) - k]
 
 
-@settings(deadline=None)
 @given(exponents=arrays(np.float64, 256, elements=st.floats(-800, 0)))
 def test_plain_arithmetic_exponentials(exponents: np.ndarray):
     sums = np.zeros(256)

@@ -5,7 +5,7 @@ from hashlib import sha256
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from protocol.draw.key import draw_key, key_words, prompt_digest
@@ -67,7 +67,6 @@ fields = st.tuples(
 )
 
 
-@settings(deadline=None)
 @given(one=fields, other=fields)
 def test_different_inputs_have_different_keys(one: tuple, other: tuple):
     def keyed(field: tuple) -> bytes:

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import kstest
 
@@ -88,7 +88,6 @@ def test_noise_is_standard_gumbel():
     assert kstest(noise, "gumbel_r").pvalue > 1e-3
 
 
-@settings(deadline=None)
 @given(key=st.binary(min_size=32, max_size=32), position=st.integers(0, 2**32 - 1))
 def test_noise_depends_on_half_of_the_key_and_nothing_past_it(key: bytes, position: int):
     ids = np.arange(9)
@@ -102,7 +101,6 @@ def test_noise_depends_on_half_of_the_key_and_nothing_past_it(key: bytes, positi
         assert changed.any()
 
 
-@settings(deadline=None)
 @given(
     word=st.one_of(st.integers(0, 2**32 - 1), st.sampled_from([0, 1, 2, 2**32 - 2, 2**32 - 1])),
     logit=st.floats(-1e4, 1e4, width=32),

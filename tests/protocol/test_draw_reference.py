@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
@@ -88,7 +88,6 @@ samplings = st.builds(
 )
 
 
-@settings(deadline=None)
 @given(logits=rows, sampling=samplings, position=st.integers(0, 2**32 - 1))
 def test_the_drawn_id_is_the_best_kept_one(logits: np.ndarray, sampling: Sampling, position: int):
     drawn, keep = draw(logits, KEY, position, sampling), kept(logits, sampling)
@@ -98,7 +97,6 @@ def test_the_drawn_id_is_the_best_kept_one(logits: np.ndarray, sampling: Samplin
     assert perturbed[drawn] == perturbed[keep].max()
 
 
-@settings(deadline=None)
 @given(logits=rows, sampling=samplings)
 def test_what_is_kept_is_a_prefix_by_falling_logit(logits: np.ndarray, sampling: Sampling):
     keep = kept(logits, sampling)

@@ -3,7 +3,7 @@
 from hashlib import sha256
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from protocol.merkle import leaf_hash, path, root, root_from_path
@@ -68,13 +68,11 @@ def test_a_leaf_is_no_node():
     assert leaf_hash(left + right) != root([b"a", b"b"])
 
 
-@settings(deadline=None)
 @given(leaves=leaf_lists)
 def test_roots_are_the_recursive_ones(leaves: list[bytes]):
     assert root(leaves) == naive_root(leaves)
 
 
-@settings(deadline=None)
 @given(leaves=leaf_lists, data=st.data())
 def test_paths_are_the_recursive_ones_and_lead_to_the_root(leaves: list[bytes], data):
     index = data.draw(st.integers(0, len(leaves) - 1))
@@ -83,7 +81,6 @@ def test_paths_are_the_recursive_ones_and_lead_to_the_root(leaves: list[bytes], 
     assert root_from_path(leaves[index], index, len(leaves), siblings) == root(leaves)
 
 
-@settings(deadline=None)
 @given(leaves=leaf_lists, data=st.data())
 def test_a_flipped_bit_leads_elsewhere(leaves: list[bytes], data):
     index = data.draw(st.integers(0, len(leaves) - 1))
@@ -96,7 +93,6 @@ def test_a_flipped_bit_leads_elsewhere(leaves: list[bytes], data):
     assert root_from_path(pieces[0], index, len(leaves), pieces[1:]) != root(leaves)
 
 
-@settings(deadline=None)
 @given(leaves=st.lists(st.binary(max_size=6), min_size=2, max_size=40, unique=True), data=st.data())
 def test_a_path_holds_at_its_own_index_alone(leaves: list[bytes], data):
     index = data.draw(st.integers(0, len(leaves) - 1))
@@ -109,7 +105,6 @@ def test_a_path_holds_at_its_own_index_alone(leaves: list[bytes], data):
     assert found != root(leaves)
 
 
-@settings(deadline=None)
 @given(leaves=leaf_lists, extra=st.binary(min_size=32, max_size=32))
 def test_a_path_of_the_wrong_length_is_refused(leaves: list[bytes], extra: bytes):
     siblings = path(leaves, 0)

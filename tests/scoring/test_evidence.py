@@ -45,7 +45,7 @@ def _plain_evidence(profile: Profile, strata: list[int], bins: list[int]) -> lis
     cut=st.integers(0, 150),
     seed=st.integers(0, 99),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_evidence_is_the_mixture_of_products_however_it_is_cut(
     bins: list[int], cut: int, seed: int
 ) -> None:
@@ -63,7 +63,7 @@ def test_evidence_is_the_mixture_of_products_however_it_is_cut(
     counts=st.lists(st.integers(0, 300), min_size=BINS - 1, max_size=BINS - 1),
     shrink=st.lists(st.floats(0, 1), min_size=BINS - 1, max_size=BINS - 1),
 )
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_no_null_below_the_bounds_expects_more_than_one(
     counts: list[int], shrink: list[float]
 ) -> None:

@@ -48,7 +48,7 @@ def test_margins_of_the_vectors(vector: dict):
     assert found[vector["token"]] == 0
 
 
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(
     logits=rows,
     delta=st.sampled_from([1e-3, 0.02, 0.3, 2.0]),
@@ -76,7 +76,7 @@ def test_honest_noise_shows_at_most_twice_its_size(
     assert fast[0] <= bound
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(logits=rows, sampling=samplings)
 def test_margins_are_in_range_and_the_drawn_id_shows_none(logits: np.ndarray, sampling: Sampling):
     found = margins(logits, KEY, 0, sampling)

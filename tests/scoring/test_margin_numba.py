@@ -47,7 +47,7 @@ def judged(
     )
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(
     logits=rows,
     position=st.integers(0, 2**32 - 1),
@@ -72,7 +72,7 @@ FILTERS = [
 ]
 
 
-@settings(deadline=None, max_examples=10)
+@settings(max_examples=10)
 @given(
     seed=st.integers(0, 2**32 - 1),
     spread=st.sampled_from([0.5, 3.0]),

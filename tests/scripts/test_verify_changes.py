@@ -183,7 +183,6 @@ def test_the_manifest_names_all_files_and_no_other(
 
 @settings(
     max_examples=150,
-    deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(data=st.data())

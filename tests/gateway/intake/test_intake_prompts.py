@@ -271,7 +271,7 @@ def test_batches_keep_the_order_of_lines(completion: Make, read: Any) -> None:
     assert all(ids == [(n - 1) % 50 + 1] for n, ids in given)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.text(min_size=1, max_size=200))
 def test_a_text_survives_tokenizing(
     completion: Make, read: Any, tokenizer: Tokenizer, text: str

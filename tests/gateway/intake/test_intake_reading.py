@@ -17,9 +17,7 @@ from gateway.intake.refusal import LineRefused, shown
 Make = Callable[..., dict[str, Any]]
 
 CODE = re.compile(r"[a-z][a-z_]{3,60}")
-UNSHARED = settings(
-    suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=50
-)
+UNSHARED = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50)
 
 texts = st.text(st.characters(codec="utf-8"), max_size=30)
 scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | texts

@@ -274,7 +274,6 @@ def examine(database: str, model_folder: Path, examples: int, steps: int) -> Non
     given = settings(
         max_examples=examples,
         stateful_step_count=steps,
-        deadline=None,
         derandomize=True,
         phases=[Phase.generate],
         suppress_health_check=list(HealthCheck),
