@@ -19,7 +19,8 @@ _CHARACTERS = str.maketrans(
 
 # Other names of a command, with what stands for it.
 _NAMES = {
-    "dfrac": r"\frac ", "tfrac": r"\frac ", "cfrac": r"\frac ", "leq": r"\le ", "geq": r"\ge ",
+    "dfrac": r"\frac ", "tfrac": r"\frac ", "cfrac": r"\frac ", "dbinom": r"\binom ",
+    "tbinom": r"\binom ", "leq": r"\le ", "geq": r"\ge ",
     "leqslant": r"\le ", "geqslant": r"\ge ", "neq": r"\ne ", "lt": "<", "gt": ">", "div": "/",
     "ast": "*", "lbrace": r"\{", "rbrace": r"\}", "langle": "(", "rangle": ")", "lbrack": "[",
     "rbrack": "]", "varnothing": r"\emptyset ", "mid": "|", "degree": r"^\circ ",
@@ -42,7 +43,7 @@ _COMMAND = re.compile(r"\\([A-Za-z]+)\s*|\\([^A-Za-z])", re.DOTALL)
 _DOUBLED = re.compile(r"\\\\(?=[A-Za-z])")
 _GROUPED = re.compile(r"(?<=\d)(?:\\[,;: ]|~|\\thinspace\s?)(?=\d{3}(?!\d))")
 _FLAT = r"\{([^{}]*)\}"
-_FRACTION = re.compile(rf"\\frac\s*(?:{_FLAT}|([0-9A-Za-z]))\s*(?:{_FLAT}|([0-9A-Za-z]))")
+_PAIR = re.compile(rf"\\(frac|binom)\s*(?:{_FLAT}|([0-9A-Za-z]))\s*(?:{_FLAT}|([0-9A-Za-z]))")
 _ROOT = re.compile(r"\\sqrt\s*([0-9A-Za-z])")
 _POWER = re.compile(r"\^\s*\{\s*(\\circ|\w|-\d)\s*\}")
 _NUMBER_AS_TEXT = re.compile(r"\\text\s*\{\s*((?:[-+.]?\d[^{}]*|[^{}A-Za-z]*))\}")
@@ -61,7 +62,7 @@ def plain(answer: str) -> str:
     text = text.replace("$", " ").replace("~", " ")
     text = _NUMBER_AS_TEXT.sub(r"\1", text)
     text = _REALS.sub(r"(-\\infty ,\\infty )", text)
-    text = _FRACTION.sub(_braced_fraction, text)
+    text = _PAIR.sub(_braced_pair, text)
     text = _ROOT.sub(r"\\sqrt{\1}", text)
     text = _POWER.sub(_bare_power, text)
     return _WHITE.sub(" ", text).strip().rstrip(".,;:\\ ")
@@ -76,9 +77,9 @@ def _renamed(command: re.Match[str]) -> str:
     return _NAMES.get(name, rf"\{name} ")
 
 
-def _braced_fraction(fraction: re.Match[str]) -> str:
-    above, first, below, second = fraction.groups()
-    return rf"\frac{{{above or first or ''}}}{{{below or second or ''}}}"
+def _braced_pair(pair: re.Match[str]) -> str:
+    command, above, first, below, second = pair.groups()
+    return rf"\{command}{{{above or first or ''}}}{{{below or second or ''}}}"
 
 
 def _bare_power(power: re.Match[str]) -> str:

@@ -97,7 +97,7 @@ def is_worded(text: str) -> bool:
     """
     if words_of(text) is None:
         return False
-    return _TEXT.fullmatch(text) is not None or len(text) > MOST_UNKNOWNS
+    return _TEXT.fullmatch(text) is not None or sum(map(str.isalpha, text)) > MOST_UNKNOWNS
 
 
 def words_of(text: str) -> str | None:

@@ -49,6 +49,11 @@ SAME = [
     ("1024", "2^{10}"),
     ("720", "6!"),
     ("10", r"\binom{5}{2}"),
+    ("10", r"\binom52"),
+    (r"\tbinom{n}2", r"\dbinom n{2}"),
+    # Up to three letters are unknowns, however they are spaced.
+    ("x - y", "-y + x"),
+    ("x y z", "zyx"),
     ("63", "77_8"),
     ("77_8", "77"),
     ("1010_2", "10"),
