@@ -1,9 +1,11 @@
 """The reading of one whole input file; runs in a worker process."""
 
+from array import array
 from collections.abc import Iterator
 
 import numpy as np
 
+from gateway.intake.cpu_clock import running_clock
 from gateway.intake.fields import CHAT
 from gateway.intake.job import IntakeJob
 from gateway.intake.lines import MAX_FILE_BYTES, MAX_LINES, count_lines, read_lines
@@ -47,7 +49,8 @@ def run_intake(job: IntakeJob) -> Intake | FileRefusal:
         return FileRefusal(422, "model_unsupported", f"The model's tokenizer: {error}.")
     with IntakeWriter(job.folder, job.max_new_tokens) as writer:
         try:
-            _read_file(job, tokenizer, writer)
+            with running_clock():
+                _read_file(job, tokenizer, writer)
         except TemplateUnusable as error:
             return FileRefusal(422, "model_unsupported", f"The model's chat template: {error}.")
         return judge(job, writer)
@@ -120,13 +123,21 @@ def _write_batch(
     encoder: WatchedEncoder,
     writer: IntakeWriter,
 ) -> None:
-    encoded = iter(_encode(batch, encoder))
+    encoded = _encode(batch, encoder)
+    prompts = [
+        np.asarray(array("I", next(encoded) if isinstance(row.prompt, str) else row.prompt))
+        for row in batch
+        if isinstance(row, Request)
+    ]
+    # Looked at once for the batch; which line it is matters only where there is one.
+    beyond = bool(prompts) and np.concatenate(prompts).max(initial=0) >= job.vocabulary_size
+    found = iter(prompts)
     for row in batch:
         if isinstance(row, Refused):
             writer.refuse(row)
             continue
-        ids = np.asarray(next(encoded) if isinstance(row.prompt, str) else row.prompt, np.uint32)
-        refusal = _unfit(job, row, ids)
+        ids = next(found)
+        refusal = _unfit(job, row, ids, beyond)
         if refusal is None:
             writer.accept(row, ids)
         else:
@@ -141,21 +152,26 @@ def _encode(batch: list[Request | Refused], encoder: WatchedEncoder) -> Iterator
         if isinstance(row, Refused) or not isinstance(row.prompt, str):
             continue
         if row.settings.endpoint != endpoint:
-            yield from encoder.encode(texts, special_tokens=endpoint != CHAT)
+            if texts:
+                yield from encoder.encode(texts, special_tokens=endpoint != CHAT)
             texts, endpoint = [], row.settings.endpoint
         texts.append(row.prompt)
     yield from encoder.encode(texts, special_tokens=endpoint != CHAT)
 
 
-def _unfit(job: IntakeJob, request: Request, ids: np.ndarray) -> LineRefused | None:
-    """Why a line's prompt cannot be given to the model, or None."""
+def _unfit(job: IntakeJob, request: Request, ids: np.ndarray, beyond: bool) -> LineRefused | None:
+    """Why a line's prompt cannot be given to the model, or None.
+
+    Args:
+        beyond: some line of the batch has an id beyond the vocabulary.
+    """
     limit = _prompt_limit(job)
     field = "messages" if request.settings.endpoint == CHAT else "prompt"
     if len(ids) > limit:
         return too_long(f"{len(ids):,}", limit)
     if not len(ids):
         message = f"{field} gives a prompt of no tokens; at least one is needed."
-    elif ids.max() >= job.vocabulary_size:
+    elif beyond and ids.max() >= job.vocabulary_size:
         message = f"{field} holds the token {ids.max()}, for which the model has no embedding."
     else:
         return None

@@ -12,6 +12,7 @@ MAX_LINE_BYTES = 4 * 1024 * 1024
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _WHITE_SPACE = b" \t\r\n"
 _SKIP_BYTES = 64 * 1024
+_BUFFER_BYTES = 128 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +35,7 @@ def read_lines(path: Path) -> Iterator[Line]:
     Raises:
         OSError: the file cannot be read.
     """
-    with path.open("rb") as file:
+    with path.open("rb", buffering=_BUFFER_BYTES) as file:
         if file.read(len(_BYTE_ORDER_MARK)) != _BYTE_ORDER_MARK:
             file.seek(0)
         number = 0

@@ -1,8 +1,8 @@
 """The prompt of a line: a conversation rendered to text, a text, or token ids."""
 
 from collections.abc import Mapping
-from time import process_time
 
+from gateway.intake.cpu_clock import spent_seconds
 from gateway.intake.messages import read_messages
 from gateway.intake.reading import integer
 from gateway.intake.refusal import LineRefused, shown
@@ -29,7 +29,7 @@ class PromptReader:
         self._tokenizer = tokenizer
         self._vocabulary_size = vocabulary_size
         self._clock = clock
-        self._template_seconds = 0.0
+        self._seconds_before = spent_seconds()
 
     def conversation(self, body: Mapping[str, object]) -> str:
         """The text of a chat body: its messages in the model's chat template.
@@ -60,11 +60,9 @@ class PromptReader:
                     f"chat_template_kwargs has {shown(name)}, which the model's chat template "
                     f"does not read; it reads {_names(template.variables)}.",
                 )
-        started = process_time()
-        try:
-            text = template.render(messages, tools, variables, self._clock)
-        finally:
-            self._charge(process_time() - started)
+        if spent_seconds() - self._seconds_before > MAX_TEMPLATE_SECONDS:
+            raise TemplateUnusable("it takes too much time over the lines of the file")
+        text = template.render(messages, tools, variables, self._clock)
         for index, message in enumerate(messages):
             if message["role"] == "developer" and str(message["content"]).strip() not in text:
                 raise LineRefused(
@@ -73,11 +71,6 @@ class PromptReader:
                     "leaves out here; give it as the first message, or in a user message.",
                 )
         return text
-
-    def _charge(self, seconds: float) -> None:
-        self._template_seconds += seconds
-        if self._template_seconds > MAX_TEMPLATE_SECONDS:
-            raise TemplateUnusable("it takes too much time over the lines of the file")
 
     def prompt(self, value: object) -> str | list[int]:
         """The text or the ids of a completions body.

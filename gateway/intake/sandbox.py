@@ -1,11 +1,7 @@
-"""The sandbox in which chat templates run: no way out, and no unbounded time, product or power."""
+"""The sandbox in which chat templates run: no way out, and no unbounded product or power."""
 
 import json
-import signal
 from collections.abc import Sequence
-from functools import cache
-from types import FrameType
-from typing import NoReturn
 
 import jinja2
 from jinja2 import nodes
@@ -21,10 +17,6 @@ MAX_EXPONENT = 64
 MAX_FACTOR = 2**1_280  # above the largest power
 
 _NAMES_OF_DICT = frozenset(dir(dict))
-
-
-class Overtime(Exception):
-    """The CPU time of one call is spent."""
 
 
 class _Generation(Extension):
@@ -89,32 +81,3 @@ def _to_json(
 
 def _small(value: object, bound: int = MAX_BASE) -> bool:
     return not isinstance(value, int) or abs(value) <= bound
-
-
-def _overtime(_number: int, _frame: FrameType | None) -> NoReturn:
-    raise Overtime
-
-
-@cache
-def _catch_overtime() -> None:
-    """Give the signal to ``_overtime``, once in a process's life; main thread only."""
-    signal.signal(signal.SIGVTALRM, _overtime)
-
-
-class cpu_limit:
-    """Raise ``Overtime`` once the process has computed for ``seconds``; main thread only.
-
-    A context manager; a class, since it surrounds every line of a file.
-    """
-
-    __slots__ = ("_seconds",)
-
-    def __init__(self, seconds: float) -> None:
-        _catch_overtime()
-        self._seconds = seconds
-
-    def __enter__(self) -> None:
-        signal.setitimer(signal.ITIMER_VIRTUAL, self._seconds)
-
-    def __exit__(self, *_: object) -> None:
-        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
