@@ -23,9 +23,9 @@ from protocol.repository.errors import (
     Private,
     Unreachable,
     Unsupported,
-    translated,
 )
 from protocol.repository.progress import Progress, progress_bar
+from protocol.repository.translation import translated
 
 COMMIT = re.compile(r"[0-9a-f]{40}")
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,95}/[A-Za-z0-9][A-Za-z0-9._-]{0,95}")
@@ -39,6 +39,8 @@ TEXT_FILE_LIMIT = 64 * 2**20
 FILES_LIMIT = 2_000
 TIMEOUT_S = 10.0
 DOWNLOADS_AT_ONCE = 4
+# The client keeps some pieces of each file in memory; its own are of 10 MiB.
+constants.DOWNLOAD_CHUNK_SIZE = 2**20
 
 
 def resolve_revision(model: str, revision: str = "main", *, cache_dir: Path | None = None) -> str:

@@ -1,6 +1,6 @@
 """``python -m scripts.cli``: the ``reliquary`` command."""
 
-from scripts.cli.app import main
+from scripts.cli import main
 
 if __name__ == "__main__":
     main()
