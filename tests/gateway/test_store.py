@@ -5,12 +5,15 @@ import sqlite3
 
 import pytest
 from alembic.autogenerate import compare_metadata
+from alembic.config import Config
 from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
 from sqlalchemy import CheckConstraint, inspect
 from sqlalchemy.exc import DatabaseError, IntegrityError
 from sqlmodel import col, select, update
 
 from gateway.store.engine import Store
+from gateway.store.migrate import SCRIPTS, newest
 from gateway.store.objects import open_objects
 from gateway.store.tables import Account, Node, Table, Unit
 
@@ -25,6 +28,18 @@ async def test_migrations_make_the_tables_of_the_metadata(store: Store):
     async with store.write() as session:
         connection = await session.connection()
         assert await connection.run_sync(differences) == []
+
+
+async def test_a_database_is_known_to_be_up_to_date(store: Store):
+    config = Config()
+    config.set_main_option("script_location", str(SCRIPTS))
+    assert newest() == ScriptDirectory.from_config(config).get_current_head()
+    async with store.write() as session:
+        connection = await session.connection()
+        version = await connection.run_sync(
+            lambda one: MigrationContext.configure(one).get_current_revision()
+        )
+    assert version == newest()
 
 
 async def test_every_check_of_the_metadata_is_in_the_database(store: Store):
