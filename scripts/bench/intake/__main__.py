@@ -3,7 +3,8 @@
 Three things are measured, in one run: the processor time of creating the batch, as a multiple of
 what parsing, rendering and tokenizing the same file costs barely; the peak memory of the gateway
 and its worker, the upload included; and how long other requests take meanwhile. What those cost,
-and what the gateway does by itself all the time, is measured before and taken off.
+and what the gateway does by itself all the time, is taken off: what they cost beside the bare
+reading, for work of any kind beside them makes them dearer.
 """
 
 import tempfile
@@ -93,19 +94,21 @@ def _measure(folder: Path, hub_url: str, size: int) -> Measured:
         before = gateway.used()
         time.sleep(QUIET_SECONDS)
         a_second = (gateway.used() - before) / QUIET_SECONDS
-        before = gateway.used()
         with _probing(gateway) as quiet:
             time.sleep(QUIET_SECONDS)
-        a_probe = (gateway.used() - before - QUIET_SECONDS * a_second) / len(quiet)
         before, started = gateway.used(), time.monotonic()
         with _probing(gateway) as busy:
             gateway.order(file_id)
         wall = time.monotonic() - started
-        created = gateway.used() - before - wall * a_second - len(busy) * a_probe
+        used = gateway.used() - before
         peak = gateway.peak()
         # Beside the same requests, which take the caches and the cores' shared parts from it too.
-        with _probing(gateway):
+        before, started = gateway.used(), time.monotonic()
+        with _probing(gateway) as beside:
             bare = bare_seconds(path, folder / "model")
+        bare_wall = time.monotonic() - started
+        a_probe = (gateway.used() - before - bare_wall * a_second) / len(beside)
+        created = used - wall * a_second - len(busy) * a_probe
     path.unlink()
     return Measured(
         size=size,
