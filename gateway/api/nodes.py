@@ -127,8 +127,6 @@ async def heartbeat(lease_id: LeaseId, call: Signed, state: StateOf) -> Response
 @router.post("/leases/{lease_id}/result")
 async def result(lease_id: LeaseId, call: Signed, state: StateOf) -> Response:
     """Take the tokens of a unit."""
-    # Reading a long body costs far more than asking first whether it can be an answer at all.
-    await results.check_length(state.store, call.hotkey, lease_id, len(call.body))
     receipt = await results.accept_result(
         state.store, state.readers, call.hotkey, lease_id, call.body, state.now_ms()
     )

@@ -8,6 +8,7 @@ other in a circle.
 from collections.abc import Collection
 from dataclasses import dataclass
 
+from sqlalchemy import bindparam
 from sqlmodel import col, or_, select
 from sqlmodel.ext.asyncio.session import AsyncSession
 
@@ -16,6 +17,19 @@ from gateway.orders.leases import Held
 from gateway.orders.policy import Policy
 from gateway.orders.records import remember
 from gateway.store.tables import Lease, Node
+
+_NODES = (
+    select(Node)
+    .where(
+        or_(
+            col(Node.hotkey).in_(bindparam("hotkeys", expanding=True)),
+            col(Node.coldkey).in_(bindparam("owners", expanding=True)),
+        )
+    )
+    .order_by(col(Node.hotkey))
+    .with_for_update(key_share=True)
+    .execution_options(populate_existing=True)
+)
 
 
 @dataclass(frozen=True)
@@ -50,18 +64,12 @@ async def carry_out(
             node.distrusted_until_ms = now_ms + policy.distrust_ms
             session.add(node)
     await forget(session, found.wrong, harmed, policy, now_ms)
-    await remember(session, held.order, result_lease, found.letters, now_ms)
+    await remember(session, held.order, result_lease, found.letters, now_ms, locked=True)
 
 
 async def _locked(
     session: AsyncSession, hotkeys: Collection[str], owners: Collection[str]
 ) -> list[Node]:
     """Return nodes by their hotkeys or their owners, locked one after another by hotkey."""
-    statement = (
-        select(Node)
-        .where(or_(col(Node.hotkey).in_(hotkeys), col(Node.coldkey).in_(owners)))
-        .order_by(col(Node.hotkey))
-        .with_for_update(key_share=True)
-        .execution_options(populate_existing=True)
-    )
-    return list((await session.exec(statement)).all())
+    whose = {"hotkeys": list(hotkeys), "owners": list(owners)}
+    return list((await session.exec(_NODES, params=whose)).all())

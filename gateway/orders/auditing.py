@@ -3,14 +3,17 @@
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
+from functools import cache
+from typing import Any
 
 from bittensor_core import Keypair
-from sqlalchemy import ColumnElement
+from sqlalchemy import bindparam
 from sqlalchemy.orm import aliased
 from sqlmodel import col, exists, or_, select
 from sqlmodel.ext.asyncio.session import AsyncSession
 
 from gateway.orders.content import unit_work
+from gateway.orders.generation import audit_backlogs
 from gateway.orders.judges import TAKEN_BEFORE, fresh_judges, refuse_distrusted
 from gateway.orders.leases import issued_at, may_hold_more, new_lease, refuse_unreliable
 from gateway.orders.nodes import LiveNode, known_node, live_nodes
@@ -34,6 +37,36 @@ from protocol.messages import AuditTerms, LeaseRecord, LeaseRequest, LoadedModel
 
 # Made once, for all queries.
 _RESULT, _EARLIER = aliased(Lease), aliased(Lease)
+_MAY_JUDGE = (
+    col(Order.model) == bindparam("model"),
+    col(Order.revision) == bindparam("revision"),
+    col(_RESULT.hotkey) != bindparam("hotkey"),
+    col(_RESULT.coldkey) != bindparam("owner"),
+)
+_HAD_BEFORE = exists().where(
+    # A known-answer unit has the samples of another result.
+    or_(
+        col(_EARLIER.audited_lease_id) == col(_RESULT.id),
+        col(_EARLIER.audited_lease_id) == col(Unit.source_lease_id),
+    ),
+    col(_EARLIER.coldkey) == bindparam("owner"),
+    col(_EARLIER.state).in_(TAKEN_BEFORE),
+)
+_REVIEW: Any = (
+    select(Order, Unit, _RESULT, Review)
+    .join(Unit, col(Unit.id) == col(Review.unit_id))
+    .join(Order, col(Order.id) == col(Review.order_id))
+    .join(_RESULT, col(_RESULT.id) == col(Review.result_lease_id))
+    .where(
+        col(Review.state) == ReviewState.OPEN,
+        or_(~col(Review.delivered), col(Review.offered_at_ms) <= bindparam("delivered_before_ms")),
+        *_MAY_JUDGE,
+        ~_HAD_BEFORE,
+    )
+    .order_by(col(Review.delivered), col(Review.offered_at_ms), col(Review.id))
+    .limit(1)
+    .with_for_update(of=Review, skip_locked=True, key_share=True)
+)
 
 
 @dataclass(frozen=True)
@@ -81,8 +114,11 @@ async def lease_audit(
     async with store.glance() as session:
         node = await known_node(session, hotkey, NodeRole.VALIDATOR, request.loaded)
         await refuse_unreliable(session, node, request.loaded, policy, now_ms)
-        validators = await live_nodes(session, NodeRole.VALIDATOR, policy, now_ms)
         await refuse_distrusted(session, node.coldkey, now_ms)
+        # Most that wait are woken in vain: they take no lock.
+        if not (await audit_backlogs(session, request.loaded, taken=False)).total():
+            return None
+        validators = await live_nodes(session, NodeRole.VALIDATOR, policy, now_ms)
         accounts = await ranked_accounts(session, request.loaded, now_ms)
     claim = await _claim(store, node, request.loaded, validators, accounts, policy, now_ms)
     if claim is None:
@@ -168,40 +204,18 @@ async def _review(
     Args:
         delivered_before_ms: one of what was delivered must have been offered by then.
     """
-    result_lease = _RESULT
-    statement = (
-        select(Order, Unit, result_lease, Review)
-        .join(Unit, col(Unit.id) == col(Review.unit_id))
-        .join(Order, col(Order.id) == col(Review.order_id))
-        .join(result_lease, col(result_lease.id) == col(Review.result_lease_id))
-        .where(
-            col(Review.state) == ReviewState.OPEN,
-            or_(~col(Review.delivered), col(Review.offered_at_ms) <= delivered_before_ms),
-            col(Order.model) == loaded.model,
-            col(Order.revision) == loaded.revision,
-            col(result_lease.hotkey) != node.hotkey,
-            col(result_lease.coldkey) != node.coldkey,
-            ~_had_before(result_lease, node),
-        )
-        .order_by(col(Review.delivered), col(Review.offered_at_ms), col(Review.id))
-        .limit(1)
-        .with_for_update(of=Review, skip_locked=True, key_share=True)
-    )
-    row = (await session.exec(statement)).first()
+    values = _asked(node, loaded) | {"delivered_before_ms": delivered_before_ms}
+    row = (await session.exec(_REVIEW, params=values)).first()
     return None if row is None else (row[0], row[1], row[2], row[3])
 
 
-def _had_before(result_lease: type[Lease], node: Node) -> ColumnElement[bool]:
-    earlier = _EARLIER
-    return exists().where(
-        # A known-answer unit has the samples of another result.
-        or_(
-            col(earlier.audited_lease_id) == col(result_lease.id),
-            col(earlier.audited_lease_id) == col(Unit.source_lease_id),
-        ),
-        col(earlier.coldkey) == node.coldkey,
-        col(earlier.state).in_(TAKEN_BEFORE),
-    )
+def _asked(node: Node, loaded: LoadedModel) -> dict[str, Any]:
+    return {
+        "model": loaded.model,
+        "revision": loaded.revision,
+        "hotkey": node.hotkey,
+        "owner": node.coldkey,
+    }
 
 
 async def _oldest(
@@ -213,25 +227,25 @@ async def _oldest(
     account_id: str | None = None,
 ) -> tuple[Order, Unit, Lease] | None:
     """Return the oldest waiting result; ``fresh`` leaves out what this owner had before."""
-    result_lease = _RESULT
+    values = _asked(node, loaded)
+    if account_id is not None:
+        values["account_id"] = account_id
+    statement = _oldest_result(fresh=fresh, of_account=account_id is not None)
+    row = (await session.exec(statement, params=values)).first()
+    return None if row is None else (row[0], row[1], row[2])
+
+
+@cache
+def _oldest_result(*, fresh: bool, of_account: bool) -> Any:
     statement = (
-        select(Order, Unit, result_lease)
+        select(Order, Unit, _RESULT)
         .join(Unit, col(Unit.order_id) == col(Order.id))
-        .join(result_lease, col(result_lease.id) == col(Unit.result_lease_id))
-        .where(
-            col(Unit.state) == UnitState.SUBMITTED,
-            col(Order.model) == loaded.model,
-            col(Order.revision) == loaded.revision,
-            col(result_lease.hotkey) != node.hotkey,
-            col(result_lease.coldkey) != node.coldkey,
-        )
+        .join(_RESULT, col(_RESULT.id) == col(Unit.result_lease_id))
+        .where(col(Unit.state) == UnitState.SUBMITTED, *_MAY_JUDGE)
         .order_by(col(Unit.submitted_at_ms), col(Unit.id))
         .limit(1)
         .with_for_update(of=Unit, skip_locked=True, key_share=True)
     )
-    if account_id is not None:
-        statement = statement.where(col(Order.account_id) == account_id)
-    if fresh:
-        statement = statement.where(~_had_before(result_lease, node))
-    row = (await session.exec(statement)).first()
-    return None if row is None else (row[0], row[1], row[2])
+    if of_account:
+        statement = statement.where(col(Order.account_id) == bindparam("account_id"))
+    return statement.where(~_HAD_BEFORE) if fresh else statement

@@ -5,6 +5,7 @@ The caller holds the order's lock.
 
 from collections.abc import Sequence
 
+from sqlalchemy import bindparam
 from sqlmodel import col, select
 from sqlmodel.ext.asyncio.session import AsyncSession
 
@@ -19,6 +20,15 @@ from gateway.orders.samples import (
     read_bits,
 )
 from gateway.store.tables import Order, OrderStatus, Unit, Verdict
+
+_STANDING = (
+    select(Verdict)
+    .where(
+        col(Verdict.result_lease_id) == bindparam("result_lease_id"),
+        col(Verdict.withdrawn_at_ms).is_(None),
+    )
+    .order_by(col(Verdict.created_at_ms), col(Verdict.id))
+)
 
 
 async def mark(
@@ -39,15 +49,7 @@ async def mark(
 
 async def standing_verdicts(session: AsyncSession, result_lease_id: str) -> Sequence[Verdict]:
     """Return the verdicts on a result that were not withdrawn, oldest first."""
-    statement = (
-        select(Verdict)
-        .where(
-            col(Verdict.result_lease_id) == result_lease_id,
-            col(Verdict.withdrawn_at_ms).is_(None),
-        )
-        .order_by(col(Verdict.created_at_ms), col(Verdict.id))
-    )
-    return (await session.exec(statement)).all()
+    return (await session.exec(_STANDING, params={"result_lease_id": result_lease_id})).all()
 
 
 async def revoke(

@@ -2,26 +2,26 @@
 
 import asyncio
 from collections import Counter
+from functools import cache
+from typing import Any
 
 from bittensor_core import Keypair
-from sqlalchemy import ColumnElement
+from sqlalchemy import bindparam, union_all
 from sqlmodel import col, func, select
 from sqlmodel.ext.asyncio.session import AsyncSession
 
 from gateway.orders import transitions, units
 from gateway.orders.content import unit_work
 from gateway.orders.leases import (
-    held_by,
     issued_at,
-    may_hold_more,
     new_lease,
     refuse_unreliable,
     statement_of,
 )
-from gateway.orders.nodes import LiveNode, can_serve, has_loaded, known_node, live_nodes
+from gateway.orders.nodes import LiveNode, can_serve, holding, known_node, live_nodes
 from gateway.orders.planner import share_of, unit_lines
 from gateway.orders.policy import Policy, generation_end, is_excluded
-from gateway.orders.records import refuse_suspended, verified_of
+from gateway.orders.records import refuse_suspended
 from gateway.orders.rows import generating, lock_order
 from gateway.orders.serving import GENERATING, ranked_orders, speed_together
 from gateway.orders.stacks import yields
@@ -30,10 +30,12 @@ from gateway.store.engine import Store
 from gateway.store.tables import (
     Lease,
     LeaseKind,
+    LeaseState,
     Node,
     NodeRole,
     Order,
     OrderStatus,
+    Record,
     Review,
     ReviewState,
     Unit,
@@ -46,6 +48,27 @@ from scoring.growth import leases_allowed
 
 ORDERS_LOOKED_AT = 20
 UNITS_LOOKED_AT = 100
+
+# Made once, for all leases.
+_HELD = (
+    select(func.count())
+    .select_from(Lease)
+    .where(col(Lease.kind) == LeaseKind.GENERATE, col(Lease.state) == LeaseState.LIVE)
+)
+_HELD_AND_VERIFIED = select(
+    _HELD.where(col(Lease.hotkey) == bindparam("hotkey")).scalar_subquery(),
+    _HELD.where(col(Lease.coldkey) == bindparam("owner")).scalar_subquery(),
+    select(func.coalesce(func.sum(Record.verified), 0))
+    .where(col(Record.owner) == bindparam("owner"))
+    .scalar_subquery(),
+)
+_OPEN = (
+    select(Unit)
+    .where(col(Unit.order_id) == bindparam("order_id"), col(Unit.state) == UnitState.OPEN)
+    .order_by(col(Unit.created_at_ms), col(Unit.id))
+    .limit(UNITS_LOOKED_AT)
+    .with_for_update(key_share=True)
+)
 
 
 async def lease_generation(
@@ -84,8 +107,7 @@ async def lease_generation(
         validators = await live_nodes(session, NodeRole.VALIDATOR, policy, now_ms)
         last = await yields(session, node, request.loaded, others, validators, now_ms)
         over = policy.window_share if last else 0.0
-        holders = [miner for miner in miners if has_loaded(miner, request.loaded)]
-        speed = speed_together(holders)
+        speed = speed_together(holding(miners, request.loaded))
         order_ids = await ranked_orders(session, request.loaded, over, speed, now_ms)
     for order_id in order_ids[:ORDERS_LOOKED_AT]:
         granted = await _claim(store, order_id, node, others, request.max_samples, policy, now_ms)
@@ -104,18 +126,28 @@ async def lease_generation(
 
 async def audit_backlog(session: AsyncSession, loaded: LoadedModel) -> int:
     """Return how many units of a model commit wait for audit, a first or a second, or are at it."""
-    model = (col(Order.model) == loaded.model, col(Order.revision) == loaded.revision)
-    return (await audit_backlogs(session, *model)).total()
+    return (await audit_backlogs(session, loaded)).total()
 
 
 async def audit_backlogs(
-    session: AsyncSession, *conditions: ColumnElement[bool], taken: bool = True
+    session: AsyncSession, loaded: LoadedModel | None = None, *, taken: bool = True
 ) -> Counter[tuple[str, str]]:
-    """Return ``audit_backlog`` by model and revision, of the orders of which conditions hold.
+    """Return ``audit_backlog`` by model and revision.
 
     Args:
+        loaded: the one commit that is asked for; None asks for all.
         taken: whether what validators are at counts too.
     """
+    values = {} if loaded is None else {"model": loaded.model, "revision": loaded.revision}
+    statement = _backlogs(of_one=loaded is not None, taken=taken)
+    backlogs: Counter[tuple[str, str]] = Counter()
+    for model, revision, waiting in (await session.exec(statement, params=values)).all():
+        backlogs[model, revision] += waiting
+    return backlogs
+
+
+@cache
+def _backlogs(*, of_one: bool, taken: bool) -> Any:
     submitted, opened = [UnitState.SUBMITTED], [ReviewState.OPEN]
     if taken:
         submitted.append(UnitState.AUDITING)
@@ -130,12 +162,15 @@ async def audit_backlogs(
         .join(Review, col(Review.order_id) == col(Order.id))
         .where(col(Review.state).in_(opened))
     )
-    backlogs: Counter[tuple[str, str]] = Counter()
-    for statement in (first, second):
-        grouped = statement.where(*conditions).group_by(col(Order.model), col(Order.revision))
-        for model, revision, waiting in (await session.exec(grouped)).all():
-            backlogs[model, revision] += waiting
-    return backlogs
+    commit = (
+        col(Order.model) == bindparam("model"),
+        col(Order.revision) == bindparam("revision"),
+    )
+    counts = (
+        statement.where(*commit if of_one else ()).group_by(col(Order.model), col(Order.revision))
+        for statement in (first, second)
+    )
+    return union_all(*counts)
 
 
 async def _claim(
@@ -155,7 +190,7 @@ async def _claim(
             return None
         unit = await _open_unit(session, order, node, others, policy, now_ms)
         if unit is None and order.cursor_line < order.lines_usable:
-            speeds = [other.tokens_per_second for other in others if has_loaded(other, order)]
+            speeds = [holder.tokens_per_second for holder in holding(others, order)]
             share = share_of(node.tokens_per_second, speeds)
             lines = unit_lines(order, policy, max_samples, share, node.tokens_per_second)
             unit = units.root_unit(order, lines, now_ms)
@@ -191,10 +226,10 @@ async def _claim_second(
 
 
 async def _may_generate_more(session: AsyncSession, node: Node, policy: Policy) -> bool:
-    if not await may_hold_more(session, node.hotkey, LeaseKind.GENERATE, policy):
-        return False
-    allowed = leases_allowed(await verified_of(session, node.coldkey))
-    return await held_by(session, node.coldkey) < allowed
+    whose = {"hotkey": node.hotkey, "owner": node.coldkey}
+    row = (await session.exec(_HELD_AND_VERIFIED, params=whose)).one()
+    own, of_owner, verified = map(int, row)
+    return own < policy.leases_at_once and of_owner < leases_allowed(verified)
 
 
 async def _leased(
@@ -218,15 +253,11 @@ async def _open_unit(
     policy: Policy,
     now_ms: int,
 ) -> Unit | None:
-    statement = (
-        select(Unit)
-        .where(col(Unit.order_id) == order.id, col(Unit.state) == UnitState.OPEN)
-        .order_by(col(Unit.created_at_ms), col(Unit.id))
-        .limit(UNITS_LOOKED_AT)
-        .with_for_update(key_share=True)
-    )
+    waiting = (await session.exec(_OPEN, params={"order_id": order.id})).all()
+    if not waiting:
+        return None
     able = {other.coldkey for other in others if can_serve(other, order)}
-    for unit in (await session.exec(statement)).all():
+    for unit in waiting:
         failed = set(units.failures(unit))
         waits = not able <= failed and is_excluded(policy, unit.offered_at_ms, now_ms)
         if node.coldkey not in failed or not waits:

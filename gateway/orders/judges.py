@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+from sqlalchemy import bindparam
 from sqlmodel import col, select
 from sqlmodel.ext.asyncio.session import AsyncSession
 
@@ -14,6 +15,14 @@ from gateway.store.tables import Lease, LeaseState, Node, NodeRole, Order
 TAKEN_BEFORE = (LeaseState.ANSWERED, LeaseState.EXPIRED)
 # An owner lives here while one of its validators was seen within this.
 OWNER_MS = 24 * HOUR
+_DISTRUSTED = (
+    select(Node.hotkey)
+    .where(
+        col(Node.coldkey) == bindparam("owner"),
+        col(Node.distrusted_until_ms) > bindparam("now_ms"),
+    )
+    .limit(1)
+)
 
 
 async def asked_owners(session: AsyncSession, result_lease: Lease) -> Sequence[str]:
@@ -59,10 +68,8 @@ async def living_owners(session: AsyncSession, policy: Policy, now_ms: int) -> s
 
 async def is_distrusted(session: AsyncSession, owner: str, now_ms: int) -> bool:
     """Say whether an owner's validators are believed nothing now, whichever hotkey lost it."""
-    statement = select(Node.hotkey).where(
-        col(Node.coldkey) == owner, col(Node.distrusted_until_ms) > now_ms
-    )
-    return (await session.exec(statement.limit(1))).first() is not None
+    values = {"owner": owner, "now_ms": now_ms}
+    return (await session.exec(_DISTRUSTED, params=values)).first() is not None
 
 
 async def refuse_distrusted(session: AsyncSession, owner: str, now_ms: int) -> None:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
+from sqlalchemy import bindparam
 from sqlmodel import col, func, select
 from sqlmodel.ext.asyncio.session import AsyncSession
 
@@ -28,6 +29,44 @@ from protocol.messages import Heartbeat, HeartbeatAnswer, LoadedModel, Work
 
 LEASE_NOT_FOUND = (404, "lease_not_found", "This node holds no lease of this id.")
 LEASE_OVER = (409, "lease_over", "The lease is over; drop its work and ask for another.")
+
+# Statements of every request are made once: making one takes longer than its rows.
+_ORDER_OF = select(Lease.order_id).where(col(Lease.id) == bindparam("lease_id"))
+# The lease is read once its order is locked: before, another transaction may have ended it.
+_WITH_UNIT = (
+    select(Lease, Unit)
+    .join(Unit, col(Unit.id) == col(Lease.unit_id))
+    .where(col(Lease.id) == bindparam("lease_id"))
+    .with_for_update(of=Unit, key_share=True)
+    .execution_options(populate_existing=True)
+)
+_TO_READ = (
+    select(Lease, Unit, Order)
+    .join(Unit, col(Unit.id) == col(Lease.unit_id))
+    .join(Order, col(Order.id) == col(Lease.order_id))
+    .where(col(Lease.id) == bindparam("lease_id"))
+)
+_HELD_OF_KIND = (
+    select(func.count())
+    .select_from(Lease)
+    .where(
+        col(Lease.hotkey) == bindparam("hotkey"),
+        col(Lease.kind) == bindparam("kind"),
+        col(Lease.state) == LeaseState.LIVE,
+    )
+)
+_ENDED_LATELY = (
+    select(Lease.state, func.count())
+    .join(Order, col(Order.id) == col(Lease.order_id))
+    .where(
+        col(Lease.hotkey) == bindparam("hotkey"),
+        col(Lease.ended_at_ms) > bindparam("since_ms"),
+        col(Lease.kind) == bindparam("kind"),
+        col(Order.model) == bindparam("model"),
+        col(Order.revision) == bindparam("revision"),
+    )
+    .group_by(col(Lease.state))
+)
 
 
 @dataclass
@@ -100,15 +139,15 @@ def statement_of(lease: Lease, work: Work) -> dict[str, Any]:
 
 async def hold(session: AsyncSession, lease_id: str) -> Held | None:
     """Return a lease with its unit and order, locked in that order; None for an unknown id."""
-    lease = await session.get(Lease, lease_id)
-    if lease is None:
+    named = {"lease_id": lease_id}
+    order_id = (await session.exec(_ORDER_OF, params=named)).one_or_none()
+    if order_id is None:
         return None
-    order = await lock_order(session, lease.order_id)
-    # Read again: another transaction may have ended it before the lock was ours.
-    await session.refresh(lease)
-    unit = await session.get(Unit, lease.unit_id, with_for_update={"key_share": True})
-    if order is None or unit is None:
+    order = await lock_order(session, order_id)
+    row = (await session.exec(_WITH_UNIT, params=named)).one_or_none()
+    if order is None or row is None:
         raise LookupError(f"lease {lease_id} has no order or no unit")
+    lease, unit = row
     review = None if lease.review_id is None else await session.get(Review, lease.review_id)
     return Held(lease, unit, order, review)
 
@@ -133,13 +172,7 @@ async def find_own(session: AsyncSession, hotkey: str, lease_id: str, kind: Leas
     Raises:
         GatewayError: 404 as ``hold_own``.
     """
-    statement = (
-        select(Lease, Unit, Order)
-        .join(Unit, col(Unit.id) == col(Lease.unit_id))
-        .join(Order, col(Order.id) == col(Lease.order_id))
-        .where(col(Lease.id) == lease_id)
-    )
-    row = (await session.exec(statement)).one_or_none()
+    row = (await session.exec(_TO_READ, params={"lease_id": lease_id})).one_or_none()
     if row is None or not _belongs(row[0], hotkey, kind):
         raise GatewayError(*LEASE_NOT_FOUND)
     return Held(*row)
@@ -153,30 +186,8 @@ async def may_hold_more(
     session: AsyncSession, hotkey: str, kind: LeaseKind, policy: Policy
 ) -> bool:
     """Say whether a node holds fewer live leases of a kind than it may: nobody hoards the work."""
-    statement = (
-        select(func.count())
-        .select_from(Lease)
-        .where(
-            col(Lease.hotkey) == hotkey,
-            col(Lease.kind) == kind,
-            col(Lease.state) == LeaseState.LIVE,
-        )
-    )
-    return (await session.exec(statement)).one() < policy.leases_at_once
-
-
-async def held_by(session: AsyncSession, owner: str) -> int:
-    """Return how many generation leases the miners of one owner hold."""
-    statement = (
-        select(func.count())
-        .select_from(Lease)
-        .where(
-            col(Lease.coldkey) == owner,
-            col(Lease.kind) == LeaseKind.GENERATE,
-            col(Lease.state) == LeaseState.LIVE,
-        )
-    )
-    return (await session.exec(statement)).one()
+    whose = {"hotkey": hotkey, "kind": kind}
+    return (await session.exec(_HELD_OF_KIND, params=whose)).one() < policy.leases_at_once
 
 
 async def refuse_unreliable(
@@ -190,19 +201,15 @@ async def refuse_unreliable(
         GatewayError: 403 ``leases_unanswered``.
     """
     kind = LeaseKind.GENERATE if node.role == NodeRole.MINER else LeaseKind.AUDIT
-    statement = (
-        select(Lease.state, func.count())
-        .join(Order, col(Order.id) == col(Lease.order_id))
-        .where(
-            col(Lease.hotkey) == node.hotkey,
-            col(Lease.ended_at_ms) > now_ms - policy.unanswered_ms,
-            col(Lease.kind) == kind,
-            col(Order.model) == loaded.model,
-            col(Order.revision) == loaded.revision,
-        )
-        .group_by(col(Lease.state))
-    )
-    ended = {state: count for state, count in (await session.exec(statement)).all()}
+    values = {
+        "hotkey": node.hotkey,
+        "since_ms": now_ms - policy.unanswered_ms,
+        "kind": kind,
+        "model": loaded.model,
+        "revision": loaded.revision,
+    }
+    rows = await session.exec(_ENDED_LATELY, params=values)
+    ended = {state: count for state, count in rows.all()}
     unanswered = sum(ended.get(state, 0) for state in (LeaseState.RELEASED, LeaseState.EXPIRED))
     if is_unreliable(policy, ended.get(LeaseState.ANSWERED, 0), unanswered):
         raise GatewayError(

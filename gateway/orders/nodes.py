@@ -1,10 +1,12 @@
 """The nodes that have announced themselves, and which miners could take a unit instead."""
 
 import json
+from collections.abc import Iterable
 from functools import lru_cache
-from typing import Any, NamedTuple, Protocol, cast
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import sqlalchemy
+from sqlalchemy import bindparam
 from sqlmodel import col, or_
 from sqlmodel.ext.asyncio.session import AsyncSession
 
@@ -35,8 +37,18 @@ class LiveNode(NamedTuple):
 
 
 AnyNode = Node | LiveNode
+N = TypeVar("N", bound=AnyNode)
 
-_LIVE_COLUMNS = tuple(getattr(Node, name) for name in LiveNode._fields)
+# Made once, for all queries. Of columns, not of an entity, which ``exec`` has no signature for.
+_LIVE_MINERS: Any = sqlalchemy.select(*(getattr(Node, name) for name in LiveNode._fields)).where(
+    col(Node.role) == bindparam("role"),
+    col(Node.seen_at_ms) >= bindparam("since_ms"),
+    col(Node.convicted_at_ms).is_(None),
+)
+_DISTRUSTED_UNTIL = col(Node.distrusted_until_ms)
+_LIVE_VALIDATORS: Any = _LIVE_MINERS.where(
+    or_(_DISTRUSTED_UNTIL.is_(None), bindparam("now_ms") >= _DISTRUSTED_UNTIL)
+)
 
 
 async def announce(
@@ -116,16 +128,12 @@ async def live_nodes(
     session: AsyncSession, role: NodeRole, policy: Policy, now_ms: int
 ) -> list[LiveNode]:
     """Return the nodes of a role that are alive, given work, and, as validators, believed."""
-    statement = sqlalchemy.select(*_LIVE_COLUMNS).where(
-        col(Node.role) == role,
-        col(Node.seen_at_ms) >= now_ms - policy.live_ms,
-        col(Node.convicted_at_ms).is_(None),
-    )
+    values: dict[str, Any] = {"role": role, "since_ms": now_ms - policy.live_ms}
+    statement = _LIVE_MINERS
     if role == NodeRole.VALIDATOR:
-        until = col(Node.distrusted_until_ms)
-        statement = statement.where(or_(until.is_(None), until <= now_ms))
-    # Of columns, not of an entity, which ``exec`` has no signature for.
-    rows = await session.exec(cast(Any, statement))
+        statement = _LIVE_VALIDATORS
+        values["now_ms"] = now_ms
+    rows = await session.exec(statement, params=values)
     return [LiveNode._make(row) for row in rows.all()]
 
 
@@ -170,6 +178,14 @@ class Ordered(OfCommit, Protocol):
 def has_loaded(node: AnyNode, wanted: OfCommit) -> bool:
     """Say whether the node holds a model commit."""
     return (node.loaded_model, node.loaded_revision) == (wanted.model, wanted.revision)
+
+
+def holding(nodes: Iterable[N], wanted: OfCommit) -> list[N]:
+    """Return those of nodes that hold a model commit."""
+    model, revision = wanted.model, wanted.revision
+    return [
+        node for node in nodes if node.loaded_model == model and node.loaded_revision == revision
+    ]
 
 
 def can_serve(node: AnyNode, order: Ordered) -> bool:

@@ -5,7 +5,8 @@ The caller of ``remember`` holds the order's lock.
 
 import json
 
-from sqlmodel import col, func, select
+from sqlalchemy import bindparam
+from sqlmodel import col, select
 from sqlmodel.ext.asyncio.session import AsyncSession
 
 from gateway.errors import GatewayError
@@ -14,13 +15,37 @@ from gateway.store.tables import Lease, Node, Order, Record
 from protocol.messages import LoadedModel
 from scoring.reputation import VERIFIED, extended, may_lease
 
+_OF_OTHERS = (
+    select(Record.miner)
+    .where(
+        col(Record.model) == bindparam("model"),
+        col(Record.revision) == bindparam("revision"),
+        col(Record.owner) != bindparam("owner"),
+        col(Record.verified_at_ms).is_not(None),
+    )
+    .limit(1)
+)
+
 
 async def remember(
-    session: AsyncSession, order: Order, result_lease: Lease, letters: str, now_ms: int
+    session: AsyncSession,
+    order: Order,
+    result_lease: Lease,
+    letters: str,
+    now_ms: int,
+    *,
+    locked: bool = False,
 ) -> None:
-    """Extend the record of a result's miner with the order's model commit."""
-    # The miner's row is the lock of its records.
-    if not letters or await lock_node(session, result_lease.hotkey) is None:
+    """Extend the record of a result's miner with the order's model commit.
+
+    Args:
+        locked: the caller has locked the miner's row, which is the lock of its records.
+    """
+    if not letters:
+        return
+    miner = result_lease.hotkey
+    node = await (session.get(Node, miner) if locked else lock_node(session, miner))
+    if node is None:
         return
     key = (result_lease.hotkey, order.model, order.revision)
     record = await session.get(Record, key)
@@ -39,14 +64,6 @@ async def remember(
         record.verified_at_ms = now_ms
         record.verified += letters.count(VERIFIED)
     session.add(record)
-
-
-async def verified_of(session: AsyncSession, owner: str) -> int:
-    """Return how many samples of an owner's miners were verified so far."""
-    statement = select(func.coalesce(func.sum(Record.verified), 0)).where(
-        col(Record.owner) == owner
-    )
-    return int((await session.exec(statement)).one())
 
 
 async def refuse_suspended(
@@ -72,10 +89,5 @@ async def refuse_suspended(
 
 async def _is_corroborated(session: AsyncSession, node: Node, loaded: LoadedModel) -> bool:
     """Say whether a miner of another owner was verified on a model commit."""
-    statement = select(Record.miner).where(
-        col(Record.model) == loaded.model,
-        col(Record.revision) == loaded.revision,
-        col(Record.owner) != node.coldkey,
-        col(Record.verified_at_ms).is_not(None),
-    )
-    return (await session.exec(statement.limit(1))).first() is not None
+    values = {"model": loaded.model, "revision": loaded.revision, "owner": node.coldkey}
+    return (await session.exec(_OF_OTHERS, params=values)).first() is not None

@@ -32,14 +32,8 @@ SAMPLE_BYTES = 64
 ENVELOPE_BYTES = 64 * 1024
 
 
-async def check_length(store: Store, hotkey: str, lease_id: str, size: int) -> None:
-    """Refuse a body that is longer than any result of its lease, before it is read.
-
-    Raises:
-        GatewayError: 404 for a lease this node does not hold; 413 ``request_too_large``.
-    """
-    async with store.glance() as session:
-        held = await find_own(session, hotkey, lease_id, LeaseKind.GENERATE)
+def _check_length(held: Held, size: int) -> None:
+    """Refuse a body that is longer than any result of its lease, before it is read."""
     digits = len(str(held.order.vocabulary_size))
     a_sample = SAMPLE_BYTES + held.order.max_tokens * (digits + ID_BYTES)
     if size > ENVELOPE_BYTES + held.unit.samples * a_sample:
@@ -60,7 +54,8 @@ async def accept_result(
         readers: where a large one is read.
 
     Raises:
-        GatewayError: 404 for a lease this node does not hold; 400 ``invalid_message``; 409
+        GatewayError: 404 for a lease this node does not hold; 413 ``request_too_large`` for a body
+            longer than any result of the lease; 400 ``invalid_message``; 409
             ``lease_over`` for a late post, which changes nothing; 400 ``invalid_result`` where
             unit, attempt, stack, root or signature are not the lease's (the lease goes on); 422
             ``malformed_result`` where a signed result breaks a structural rule, which ends the
@@ -68,6 +63,8 @@ async def accept_result(
     """
     async with store.glance() as session:
         held = await find_own(session, hotkey, lease_id, LeaseKind.GENERATE)
+    # Reading a long body costs far more than asking first whether it can be an answer at all.
+    _check_length(held, len(body))
     reading = await read_posted(readers, body, await _terms(store.objects, held))
     if not held.live:
         return answered_before(held.lease, reading.posted)

@@ -7,6 +7,7 @@ SQLite has one writer and needs none.
 
 from collections.abc import Sequence
 
+from sqlalchemy import bindparam
 from sqlmodel import and_, col, or_, select
 from sqlmodel.ext.asyncio.session import AsyncSession
 from sqlmodel.sql.expression import SelectOfScalar
@@ -26,6 +27,15 @@ from gateway.store.tables import (
     UnitState,
 )
 
+# Statements of every request, made once.
+_ORDER = select(Order).where(col(Order.id) == bindparam("order_id")).with_for_update(key_share=True)
+_NODE = select(Node).where(col(Node.hotkey) == bindparam("hotkey")).with_for_update(key_share=True)
+_GENERATING = select(Lease).where(
+    col(Lease.unit_id) == bindparam("unit_id"),
+    col(Lease.kind) == LeaseKind.GENERATE,
+    col(Lease.state) == LeaseState.LIVE,
+)
+
 
 async def lock_account(session: AsyncSession, account_id: str) -> None:
     """Lock an account until the transaction ends."""
@@ -35,14 +45,12 @@ async def lock_account(session: AsyncSession, account_id: str) -> None:
 
 async def lock_order(session: AsyncSession, order_id: str) -> Order | None:
     """Return an order, locked until the transaction ends; None where there is none."""
-    statement = select(Order).where(col(Order.id) == order_id).with_for_update(key_share=True)
-    return (await session.exec(statement)).one_or_none()
+    return (await session.exec(_ORDER, params={"order_id": order_id})).one_or_none()
 
 
 async def lock_node(session: AsyncSession, hotkey: str) -> Node | None:
     """Return a node, locked until the transaction ends; None where there is none."""
-    statement = select(Node).where(col(Node.hotkey) == hotkey).with_for_update(key_share=True)
-    return (await session.exec(statement)).one_or_none()
+    return (await session.exec(_NODE, params={"hotkey": hotkey})).one_or_none()
 
 
 async def units_at_work(session: AsyncSession, order_id: str) -> Sequence[Unit]:
@@ -96,12 +104,7 @@ async def has_units_of_convicted(session: AsyncSession, order_id: str) -> bool:
 
 async def generating(session: AsyncSession, unit_id: str) -> Sequence[Lease]:
     """Return the live generation leases of a unit: one, or two near the end of its order."""
-    statement = select(Lease).where(
-        col(Lease.unit_id) == unit_id,
-        col(Lease.kind) == LeaseKind.GENERATE,
-        col(Lease.state) == LeaseState.LIVE,
-    )
-    return (await session.exec(statement)).all()
+    return (await session.exec(_GENERATING, params={"unit_id": unit_id})).all()
 
 
 async def live_leases(session: AsyncSession, order_id: str) -> Sequence[Lease]:

@@ -2,10 +2,10 @@
 
 from collections import Counter
 from collections.abc import Collection, Sequence
-from typing import Any, cast
+from typing import Any
 
 import sqlalchemy
-from sqlalchemy import ColumnElement
+from sqlalchemy import Double, bindparam
 from sqlmodel import and_, col, exists, func, or_, select
 from sqlmodel.ext.asyncio.session import AsyncSession
 
@@ -32,6 +32,69 @@ SOON_MS = 30 * MINUTE
 # Of one model commit, those whose windows end first.
 CANDIDATES = 500
 
+# Made once, for all queries: making one takes longer than its rows.
+_OF_COMMIT = (
+    col(Order.model) == bindparam("model"),
+    col(Order.revision) == bindparam("revision"),
+)
+_TO_JUDGE = (
+    select(
+        Order.id,
+        Order.account_id,
+        func.sum(col(Unit.samples) * tokens_a_sample()),
+        Order.expires_at_ms,
+    )
+    .join(Unit, col(Unit.order_id) == col(Order.id))
+    .where(col(Unit.state) == UnitState.SUBMITTED, *_OF_COMMIT)
+    .group_by(col(Order.id), col(Order.account_id), col(Order.expires_at_ms))
+    .order_by(col(Order.expires_at_ms), col(Order.id))
+    .limit(CANDIDATES)
+)
+# By what their units come to: of an audit no tokens are counted.
+_LEASED = (
+    select(Order.account_id, func.sum(col(Unit.samples) * tokens_a_sample()))
+    .join(Lease, col(Lease.order_id) == col(Order.id))
+    .join(Unit, col(Unit.id) == col(Lease.unit_id))
+    .where(col(Lease.kind) == bindparam("kind"), *_OF_COMMIT)
+    .group_by(col(Order.account_id))
+)
+_LIVE = _LEASED.where(col(Lease.state) == LeaseState.LIVE)
+# A lease is answered before it expires, so that the index on that finds them.
+_LATELY = _LEASED.where(
+    col(Lease.state) == LeaseState.ANSWERED,
+    col(Lease.expires_at_ms) > bindparam("since_ms"),
+    col(Lease.ended_at_ms) > bindparam("since_ms"),
+)
+_IS_OPEN = and_(col(Unit.order_id) == col(Order.id), col(Unit.state) == UnitState.OPEN)
+_UNCUT = (col(Order.lines_usable) - col(Order.cursor_line)) * col(Order.n)
+_BEGUN = col(Order.created_at_ms) * bindparam("rest", type_=Double) + col(
+    Order.expires_at_ms
+) * bindparam("over", type_=Double)
+_IN_UNITS = (
+    select(func.coalesce(func.sum(Unit.samples), 0))
+    .where(_IS_OPEN)
+    .correlate(Order)
+    .scalar_subquery()
+)
+# SQLModel's own select is typed for four columns at most.
+_CANDIDATES: Any = (
+    sqlalchemy.select(
+        col(Order.id),
+        col(Order.account_id),
+        (_UNCUT + _IN_UNITS) * tokens_a_sample(),
+        col(Order.expires_at_ms),
+    )
+    .where(
+        col(Order.status).in_(GENERATING),
+        *_OF_COMMIT,
+        col(Order.expires_at_ms) > bindparam("now_ms"),
+        bindparam("now_ms") >= _BEGUN,
+        or_(col(Order.cursor_line) < col(Order.lines_usable), exists().where(_IS_OPEN)),
+    )
+    .order_by(col(Order.expires_at_ms), col(Order.id))
+    .limit(CANDIDATES)
+)
+
 
 async def ranked_orders(
     session: AsyncSession, loaded: LoadedModel, over: float, speed: float | None, now_ms: int
@@ -54,24 +117,7 @@ async def ranked_accounts(session: AsyncSession, loaded: LoadedModel, now_ms: in
 
     An order whose window ends soon goes before all others. Empty where all are one customer's.
     """
-    statement = (
-        select(
-            Order.id,
-            Order.account_id,
-            func.sum(col(Unit.samples) * tokens_a_sample()),
-            Order.expires_at_ms,
-        )
-        .join(Unit, col(Unit.order_id) == col(Order.id))
-        .where(
-            col(Unit.state) == UnitState.SUBMITTED,
-            col(Order.model) == loaded.model,
-            col(Order.revision) == loaded.revision,
-        )
-        .group_by(col(Order.id), col(Order.account_id), col(Order.expires_at_ms))
-        .order_by(col(Order.expires_at_ms), col(Order.id))
-        .limit(CANDIDATES)
-    )
-    rows = (await session.exec(statement)).all()
+    rows = (await session.exec(_TO_JUDGE, params=_commit(loaded))).all()
     accounts = {row[1] for row in rows}
     if len(accounts) < 2:
         return []
@@ -97,27 +143,10 @@ async def served_lately(
     served: Counter[str] = Counter()
     if len(accounts) < 2:
         return served
-    of_commit = (
-        col(Lease.kind) == kind,
-        col(Order.model) == loaded.model,
-        col(Order.revision) == loaded.revision,
-    )
-    # By what their units come to: of an audit no tokens are counted.
-    leased = (
-        select(Order.account_id, func.sum(col(Unit.samples) * tokens_a_sample()))
-        .join(Lease, col(Lease.order_id) == col(Order.id))
-        .join(Unit, col(Unit.id) == col(Lease.unit_id))
-        .where(*of_commit)
-        .group_by(col(Order.account_id))
-    )
-    # A lease is answered before it expires, so that the index on that finds them.
-    lately = leased.where(
-        col(Lease.state) == LeaseState.ANSWERED,
-        col(Lease.expires_at_ms) > now_ms - LATELY_MS,
-        col(Lease.ended_at_ms) > now_ms - LATELY_MS,
-    )
-    for statement in (leased.where(col(Lease.state) == LeaseState.LIVE), lately):
-        rows = await session.exec(statement)
+    live = {**_commit(loaded), "kind": kind}
+    lately = {**live, "since_ms": now_ms - LATELY_MS}
+    for statement, values in ((_LIVE, live), (_LATELY, lately)):
+        rows = await session.exec(statement, params=values)
         for account_id, tokens in rows.all():
             served[account_id] += float(tokens or 0)  # pyright: ignore[reportArgumentType]
     return served
@@ -132,35 +161,10 @@ def speed_together(nodes: Sequence[LiveNode]) -> float | None:
 async def _candidates(
     session: AsyncSession, loaded: LoadedModel, over: float, now_ms: int
 ) -> list[Candidate]:
-    begun = col(Order.created_at_ms) * (1 - over) + col(Order.expires_at_ms) * over
-    is_open = and_(col(Unit.order_id) == col(Order.id), col(Unit.state) == UnitState.OPEN)
-    uncut = (col(Order.lines_usable) - col(Order.cursor_line)) * col(Order.n)
-    statement = (
-        sqlalchemy.select(
-            col(Order.id),
-            col(Order.account_id),
-            (uncut + _samples(is_open)) * tokens_a_sample(),
-            col(Order.expires_at_ms),
-        )
-        .where(
-            col(Order.status).in_(GENERATING),
-            col(Order.model) == loaded.model,
-            col(Order.revision) == loaded.revision,
-            col(Order.expires_at_ms) > now_ms,
-            begun <= now_ms,
-            or_(col(Order.cursor_line) < col(Order.lines_usable), exists().where(is_open)),
-        )
-        .order_by(col(Order.expires_at_ms), col(Order.id))
-        .limit(CANDIDATES)
-    )
-    rows = (await session.exec(cast(Any, statement))).all()
+    moment = {"over": over, "rest": 1 - over, "now_ms": now_ms}
+    rows = (await session.exec(_CANDIDATES, params={**_commit(loaded), **moment})).all()
     return [Candidate(row[0], row[1], float(row[2]), row[3]) for row in rows]
 
 
-def _samples(condition: ColumnElement[bool]) -> ColumnElement[Any]:
-    return (
-        select(func.coalesce(func.sum(Unit.samples), 0))
-        .where(condition)
-        .correlate(Order)
-        .scalar_subquery()
-    )
+def _commit(loaded: LoadedModel) -> dict[str, Any]:
+    return {"model": loaded.model, "revision": loaded.revision}

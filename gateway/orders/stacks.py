@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from sqlmodel import col, select
 from sqlmodel.ext.asyncio.session import AsyncSession
 
-from gateway.orders.nodes import AnyNode, has_loaded, stack_of
+from gateway.orders.nodes import AnyNode, holding, stack_of
 from gateway.orders.policy import HOUR
 from gateway.store.tables import Lease, LeaseKind, LeaseState, Node, Order
 from protocol.messages import LoadedModel
@@ -43,7 +43,7 @@ async def yields(
     """
     if is_measured_miner(node, loaded.model, validators):
         return False
-    holders = [other for other in others if has_loaded(other, loaded)]
+    holders = holding(others, loaded)
     stacks = {
         stack_json
         for stack_json, other in {holder.stack_json: holder for holder in holders}.items()
