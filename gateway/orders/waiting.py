@@ -1,14 +1,16 @@
 """Nodes that wait for work: who is woken when there is some, and how many at once.
 
 The rows tell what work there is: they are looked at when there is news and once in a while, once
-for all nodes that wait. Then the few that have waited longest for work of that kind are woken, and
-each that gets some wakes the next one. So 200 nodes do not run for one unit.
+for all nodes that wait. Then those that have waited longest for work of that kind are woken, a few
+at once and no more than it could serve. Each that gets some wakes the next one while there is more,
+and one that may not take it passes it on. So 200 nodes do not run for one unit.
 """
 
 import asyncio
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
 import structlog
@@ -24,13 +26,27 @@ from gateway.store.tables import NodeRole, Order, Unit, UnitState
 # All nodes that wait together, and requests of one hotkey that do.
 PLACES = 2_048
 PLACES_OF_A_HOTKEY = 2
-# How many are woken by one look at the rows.
+# How many are woken by one look at the rows, and how many of those may try in vain after it.
 WOKEN_AT_ONCE = 4
 # Work that those who were woken could not take is offered to others after this long.
 PASSED_OVER_SECONDS = 5.0
 # However much news there is, the rows are looked at no more often.
 PAUSE_SECONDS = 0.05
 LOOK_SECONDS = 1.0
+
+_COMMIT = (col(Order.model), col(Order.revision))
+# Made once, for all looks. A unit has one line at least.
+_UNCUT = (
+    select(*_COMMIT, func.sum(col(Order.lines_usable) - col(Order.cursor_line)))
+    .where(col(Order.status).in_(GENERATING))
+    .group_by(*_COMMIT)
+)
+_REOPENED = (
+    select(*_COMMIT, func.count())
+    .join(Unit, col(Unit.order_id) == col(Order.id))
+    .where(col(Order.status).in_(GENERATING), col(Unit.state) == UnitState.OPEN)
+    .group_by(*_COMMIT)
+)
 
 T = TypeVar("T")
 
@@ -90,6 +106,14 @@ class Place:
         return not self.left
 
 
+@dataclass
+class _Offer:
+    """What one look found for those that wait: for how many more it is, and who may try in vain."""
+
+    more: int
+    in_vain: int = WOKEN_AT_ONCE
+
+
 class WaitingRoom:
     """All requests of nodes that wait at this gateway."""
 
@@ -98,6 +122,7 @@ class WaitingRoom:
         self._policy = policy
         self._lines: dict[Want, deque[Place]] = {}
         self._of: Counter[str] = Counter()
+        self._offers: dict[Want, _Offer] = {}
         # What was there, of each kind, when nobody who was woken could take it; and until when.
         self._passed_over: dict[Want, tuple[int, float]] = {}
         self._closed = False
@@ -131,8 +156,8 @@ class WaitingRoom:
                 # A turn that it does not take is the next one's.
                 self._wake(want, 1)
             if not line:
-                self._lines.pop(want, None)
-                self._passed_over.pop(want, None)
+                for noted in (self._lines, self._offers, self._passed_over):
+                    noted.pop(want, None)
 
     async def served(
         self, place: Place, seconds: float, attempt: Callable[[], Awaitable[T | None]]
@@ -142,15 +167,17 @@ class WaitingRoom:
         while await place.turn(until):
             place.trying = True
             granted = await attempt()
-            place.trying = False
+            offer = self._offers.get(place.want, _Offer(0, 0))
             if granted is not None:
                 self._passed_over.pop(place.want, None)
-                self._wake(place.want, 1)
+                offer.more -= self._wake(place.want, min(1, offer.more))
                 return granted
-            # Others first, the next time.
+            # Another may be able to; of the next work, others are told first.
             line = self._lines[place.want]
             line.remove(place)
             line.append(place)
+            offer.in_vain -= self._wake(place.want, min(1, offer.in_vain))
+            place.trying = False
         return None
 
     async def look(self) -> None:
@@ -167,7 +194,7 @@ class WaitingRoom:
             seen, again_at = self._passed_over.get(want, (0, now))
             if amount > seen or (amount and now >= again_at):
                 again_at = now + PASSED_OVER_SECONDS
-                self._wake(want, WOKEN_AT_ONCE)
+                self._offer(want, amount)
             self._passed_over[want] = (amount, again_at)
 
     async def attend(self) -> None:
@@ -180,23 +207,31 @@ class WaitingRoom:
             await asyncio.sleep(PAUSE_SECONDS)
             await self._store.wait_for_news(LOOK_SECONDS, heard)
 
-    def _wake(self, want: Want, count: int) -> None:
-        """Wake those that have waited longest and sleep."""
+    def _offer(self, want: Want, amount: int) -> None:
+        """Wake as many as work could serve besides those that are at it, but few at once."""
+        more = amount - sum(place.is_woken or place.trying for place in self._lines[want])
+        woken = self._wake(want, max(0, min(more, WOKEN_AT_ONCE)))
+        self._offers[want] = _Offer(more - woken, WOKEN_AT_ONCE - 1)
+
+    def _wake(self, want: Want, count: int) -> int:
+        """Wake those that have waited longest and sleep; return how many there were."""
+        woken = 0
         for place in self._lines.get(want, ()):
-            if count == 0:
-                return
+            if woken >= count:
+                break
             if not (place.is_woken or place.trying):
                 place.wake()
-                count -= 1
+                woken += 1
+        return woken
 
 
 async def _amounts(session: AsyncSession, wants: list[Want], policy: Policy) -> Mapping[Want, int]:
-    """Return how much work there is of each kind that is wanted: samples, or results to judge."""
+    """Return how many nodes the work of each kind that is wanted could serve at most."""
     amounts: Counter[Want] = Counter()
     roles = {want.role for want in wants}
     if NodeRole.MINER in roles:
-        for (model, revision), samples in (await _generations(session, policy)).items():
-            amounts[Want(NodeRole.MINER, model, revision)] = samples
+        for (model, revision), pieces in (await _generations(session, policy)).items():
+            amounts[Want(NodeRole.MINER, model, revision)] = pieces
     if NodeRole.VALIDATOR in roles:
         for (model, revision), results in (await audit_backlogs(session, taken=False)).items():
             amounts[Want(NodeRole.VALIDATOR, model, revision)] = results
@@ -204,20 +239,12 @@ async def _amounts(session: AsyncSession, wants: list[Want], policy: Policy) -> 
 
 
 async def _generations(session: AsyncSession, policy: Policy) -> Counter[tuple[str, str]]:
-    """Return the samples that miners may be given, by model and revision."""
-    uncut = (col(Order.lines_usable) - col(Order.cursor_line)) * col(Order.n)
-    new = select(Order.model, Order.revision, func.sum(uncut))
-    again = select(Order.model, Order.revision, func.sum(Unit.samples)).join(
-        Unit, col(Unit.order_id) == col(Order.id)
-    )
-    samples: Counter[tuple[str, str]] = Counter()
-    for statement in (new, again.where(col(Unit.state) == UnitState.OPEN)):
-        grouped = statement.where(col(Order.status).in_(GENERATING)).group_by(
-            col(Order.model), col(Order.revision)
-        )
-        for model, revision, count in (await session.exec(grouped)).all():
-            samples[model, revision] += int(count or 0)
+    """Return the lines and units that miners may be given, by model and revision."""
+    pieces: Counter[tuple[str, str]] = Counter()
+    for statement in (_UNCUT, _REOPENED):
+        for model, revision, count in (await session.exec(statement)).all():
+            pieces[model, revision] += int(count or 0)
     backlogs = await audit_backlogs(session)
     return Counter(
-        {commit: n for commit, n in samples.items() if backlogs[commit] < policy.audit_backlog}
+        {commit: n for commit, n in pieces.items() if backlogs[commit] < policy.audit_backlog}
     )
