@@ -10,6 +10,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Match, Route
 
+from gateway.api.plain import plain
 from gateway.errors import GatewayError
 
 REQUEST_ID_HEADER = "X-Request-ID"
@@ -111,7 +112,7 @@ async def _on_invalid_request(request: Request, error: Exception) -> JSONRespons
     assert isinstance(error, RequestValidationError)
     first = error.errors()[0]
     param = str(first["loc"][-1])
-    return error_response(GatewayError(400, "invalid_request", f"{param}: {first['msg']}", param))
+    return error_response(GatewayError(400, "invalid_request", f"{param}: {plain(first)}", param))
 
 
 async def _on_unforeseen(request: Request, error: Exception) -> JSONResponse:

@@ -7,6 +7,7 @@ from fastapi import Request
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from gateway.api.create_batch import read_object
+from gateway.api.plain import plain
 from gateway.api.requests import json_bytes
 from gateway.errors import GatewayError
 
@@ -39,11 +40,10 @@ async def read_body(
 
 
 def _refusal(error: ValidationError, codes: Mapping[str, tuple[int, str]]) -> GatewayError:
-    first = error.errors(include_input=False, include_url=False, include_context=False)[0]
+    first = error.errors(include_input=False, include_url=False)[0]
     place = ".".join(str(part) for part in first["loc"])[:80]
     status, code = codes.get(place, (400, "invalid_request"))
-    message = first["msg"].removeprefix("Value error, ")
-    return GatewayError(status, code, f"{place}: {message}", place or None)
+    return GatewayError(status, code, f"{place}: {plain(first)}", place or None)
 
 
 def documented_body(kind: type[Body]) -> dict[str, Any]:

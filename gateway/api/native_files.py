@@ -10,13 +10,14 @@ from uuid import uuid4
 
 from fastapi import APIRouter, Depends, Request
 from fastapi import Path as InPath
-from pydantic import BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field
 
 from gateway import uploads
 from gateway.api.auth import Customer
 from gateway.api.models import UUID, ContractObject, Seconds
 from gateway.api.native_bodies import Body, documented_body, read_body
 from gateway.api.native_documented import FILES, documented
+from gateway.api.plain import must_be
 from gateway.api.requests import Cursor, PageLimit, given_once, only_digits, received_body
 from gateway.api.state import StateOf
 from gateway.api.transfers import file_object
@@ -34,6 +35,7 @@ PartNumber = Annotated[
     InPath(description="From 1."),
 ]
 
+_NAME = re.compile(r"[A-Za-z0-9_() -][A-Za-z0-9_.() -]{0,199}", re.ASCII)
 _SHA256 = re.compile("[0-9a-fA-F]{64}", re.ASCII)
 _EXAMPLE_ID = "file-01a22870-0000-7000-8000-000000000001"
 _EXAMPLE_SHA256 = "3b6faf0c133e583ac45074eb95c07794abda62841b0f234b3f79ed02d4e639b4"
@@ -48,7 +50,13 @@ class BeginUpload(Body):
         }
     )
 
-    filename: Annotated[str, Field(pattern="^[A-Za-z0-9_() -][A-Za-z0-9_.() -]{0,199}$")]
+    filename: Annotated[
+        str,
+        AfterValidator(
+            must_be("1 to 200 of A-Z a-z 0-9 _ . ( ) - and spaces, no point first", _NAME.fullmatch)
+        ),
+        Field(json_schema_extra={"pattern": f"^{_NAME.pattern}$"}),
+    ]
     bytes: Annotated[
         int, Field(ge=1, strict=True, json_schema_extra={"maximum": uploads.MAX_UPLOAD_BYTES})
     ]

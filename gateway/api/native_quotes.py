@@ -2,12 +2,13 @@
 
 import asyncio
 import json
+import re
 import shutil
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Request
 from fastapi import Path as InPath
-from pydantic import ConfigDict, Field
+from pydantic import AfterValidator, ConfigDict, Field
 
 from gateway.api.auth import Customer
 from gateway.api.create_batch import parse_hours
@@ -17,6 +18,7 @@ from gateway.api.native_documented import QUOTES, documented
 from gateway.api.native_examples import FILE_ID, MODEL, ORDER_ID, REVISION
 from gateway.api.native_order_object import SamplingTerms
 from gateway.api.native_pricing import EXAMPLE, Estimate, Pricing, Usd, priced
+from gateway.api.plain import must_be
 from gateway.api.sources import UploadedFile
 from gateway.api.state import State, StateOf
 from gateway.errors import GatewayError
@@ -32,6 +34,8 @@ router = APIRouter(tags=[QUOTES])
 
 QuoteId = Annotated[str, InPath(pattern="^[A-Za-z0-9_-]{1,80}$")]
 DEFAULT_WINDOW = "168h"
+_COMMIT = re.compile("[0-9a-f]{40}", re.ASCII)
+_WINDOW = re.compile("[0-9]{1,3}h", re.ASCII)
 _CODES = {
     "model": (400, "invalid_model"),
     "revision": (400, "invalid_revision"),
@@ -61,7 +65,12 @@ class AskQuote(Body):
 
     model: Annotated[str, Field(description="A public Hugging Face repository, org/name.")]
     revision: Annotated[
-        str, Field(pattern="^[0-9a-f]{40}$", description="A full commit of 40 characters.")
+        str,
+        AfterValidator(must_be("a full commit, 40 of 0-9 a-f", _COMMIT.fullmatch)),
+        Field(
+            description="A full commit of 40 characters.",
+            json_schema_extra={"pattern": f"^{_COMMIT.pattern}$"},
+        ),
     ]
     input_file_id: str
     max_new_tokens: Annotated[
@@ -79,7 +88,12 @@ class AskQuote(Body):
         Field(description="Makes the order an evaluation: every line carries a reference."),
     ] = None
     completion_window: Annotated[
-        str, Field(pattern="^[0-9]{1,3}h$", description="24h to 168h from the order on.")
+        str,
+        AfterValidator(must_be('"24h" to "168h"', _WINDOW.fullmatch)),
+        Field(
+            description="24h to 168h from the order on.",
+            json_schema_extra={"pattern": f"^{_WINDOW.pattern}$"},
+        ),
     ] = DEFAULT_WINDOW
 
 

@@ -254,9 +254,10 @@ def _checked(first: Transfer, wanted: Transfer) -> Transfer:
     apart = {"created_at_ms"}
     if first.model_dump(exclude=apart) != wanted.model_dump(exclude=apart):
         raise LedgerError(
-            f"{wanted.id} of {usd_of(wanted.amount_nano)} USD from {wanted.debit_id} to "
-            f"{wanted.credit_id} comes too late: there is {first.id} of "
-            f"{usd_of(first.amount_nano)} USD from {first.debit_id} to {first.credit_id}"
+            f"there is {first.id} already, of {usd_of(first.amount_nano)} USD from "
+            f"{first.debit_id} to {first.credit_id}; {wanted.id} of "
+            f"{usd_of(wanted.amount_nano)} USD from {wanted.debit_id} to {wanted.credit_id} is "
+            "another transfer"
         )
     return first
 

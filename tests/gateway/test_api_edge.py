@@ -182,7 +182,8 @@ def test_limits_that_are_none(gateway: LiveGateway, query: str) -> None:
     response = httpx.get(f"{gateway.base_url}/batches?{query}", headers=gateway.auth)
     assert_error(response, 400, "invalid_request")
     assert response.json()["error"]["param"] == "limit"
-    assert "limit" in response.json()["error"]["message"]
+    message = response.json()["error"]["message"]
+    assert message.startswith(("limit: must be ", "Give limit "))
 
 
 @pytest.mark.parametrize("query", ["after=", "after=batch_x", "after=a&after=b"])
