@@ -24,6 +24,7 @@ from protocol.manifest import (
 )
 
 BATCH_ID = re.compile(r"(batch_)?[0-9a-f-]{36}", re.ASCII)
+_ERRNO = re.compile(r"\[Errno -?[0-9]+\] ", re.ASCII)
 MOUNTS = ("/api/openai/v1", "/v1")
 TIMEOUT_S = 30.0
 TRIES = 5
@@ -84,6 +85,11 @@ def fetch(
             _file(client, sources[name], out / name, record, progress)
     _write(out / MANIFEST, content)
     return manifest
+
+
+def unreached(error: Exception) -> str:
+    """Return why a server could not be reached, without the system's number of it."""
+    return _ERRNO.sub("", str(error)) or type(error).__name__
 
 
 def gateway_root(base_url: str) -> str:
@@ -223,7 +229,7 @@ def _download(
                     for piece in answer.iter_bytes(PIECE):
                         take(piece)
     except (_Passing, httpx2.HTTPError, httpx2.InvalidURL) as error:
-        detail = str(error) or type(error).__name__
+        detail = unreached(error)
         raise FetchError(f"{url} could not be fetched: {detail}") from error
 
 

@@ -5,6 +5,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
+
+from protocol.manifest import MANIFEST, Manifest
 from scripts.batch.gateway import BatchError, Gateway
 from scripts.fetch import BATCH_ID
 
@@ -51,12 +54,15 @@ def errors_in(folder: Path) -> list[dict[str, Any]]:
         BatchError: it is no delivery.
         OSError: it cannot be read.
     """
-    if not (folder / "manifest.json").is_file():
-        raise BatchError(f"{folder} holds no whole delivery; fetch it first")
+    try:
+        manifest = Manifest.model_validate_json((folder / MANIFEST).read_bytes())
+    except (FileNotFoundError, ValidationError) as error:
+        raise BatchError(f"{folder} holds no whole delivery; fetch it first") from error
     return [
         entry
-        for path in sorted(folder.glob("errors*.jsonl"))
-        for entry in _entries(path.read_bytes())
+        for name in sorted(manifest.statement.files)
+        if name.startswith("errors")
+        for entry in _entries((folder / name).read_bytes())
     ]
 
 

@@ -7,7 +7,7 @@ from typing import Any, Self
 import httpx2
 import stamina
 
-from scripts.fetch import FetchError, gateway_root
+from scripts.fetch import FetchError, gateway_root, unreached
 
 TIMEOUT_S = 60.0
 # Reading a large file takes minutes.
@@ -119,8 +119,7 @@ class Gateway:
         except _Passing as error:
             raise Unanswered(str(error)) from error
         except (httpx2.HTTPError, httpx2.InvalidURL) as error:
-            detail = str(error) or type(error).__name__
-            raise Unanswered(f"{self.origin} could not be reached: {detail}") from error
+            raise Unanswered(f"{self.origin} could not be reached: {unreached(error)}") from error
         raise AssertionError("a try either returns or raises")
 
 

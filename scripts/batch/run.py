@@ -25,6 +25,9 @@ class Screen(Protocol):
     def uploaded(self, done: int, total: int) -> None:
         """Show how many bytes are uploaded."""
 
+    def resumed(self, order: dict[str, Any]) -> None:
+        """Say that the order was placed by an earlier run."""
+
     def accept(self, quote: dict[str, Any]) -> bool:
         """Show a quote and ask whether to order it."""
         ...
@@ -86,6 +89,7 @@ def _order(
     if record.quote_id is not None:
         order = _unless_stale(gateway, f"/dataset-orders/{record.quote_id}")
         if order is not None:
+            screen.resumed(order)
             return order
     quote = _quote(gateway, path, out, record, screen)
     if not screen.accept(quote):

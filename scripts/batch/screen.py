@@ -50,6 +50,12 @@ class TerminalScreen:
             self._console.print(line, markup=False, highlight=False, soft_wrap=True)
         return self._accept(Decimal(quote["price_usd"]))
 
+    def resumed(self, order: dict[str, Any]) -> None:
+        """Say that the order was placed by an earlier run."""
+        self._say(
+            f"{order['batch_id']}: ordered before, and not again; another --out makes a new order"
+        )
+
     def progressed(self, order: dict[str, Any]) -> None:
         """Show how far an order is."""
         state, progress = order["state"], order["progress"]

@@ -67,6 +67,8 @@ def run(
     from scripts.batch.screen import TerminalScreen, console
     from scripts.fetch import FetchError
 
+    if not file.is_file():
+        raise Failure(f"{file}: {'is no file' if file.exists() else 'No such file'}")
     folder = out or file.with_name(f"{file.stem}-delivery")
     ceiling = None if max_price is None else _usd(max_price)
     output_format: Literal["parquet", "openai_jsonl"] = "parquet" if parquet else "openai_jsonl"
@@ -80,8 +82,7 @@ def run(
     typer.echo(f"\n{order['batch_id']} is {order['state']}: {folder}")
     _show_evaluation(order)
     typer.echo(f"charged {order['charged_usd']} USD of {order['price_usd']} USD reserved")
-    if order["progress"]["lines_completed"] < order["progress"]["lines_total"]:
-        typer.echo(f"some lines failed: reliquary batch retry {folder} --input {file}")
+    _show_failed(order["progress"], folder, file)
 
 
 @batch.command("retry")
@@ -119,8 +120,11 @@ def retry(
         if not found.lines:
             typer.echo("no line is short of samples: nothing to order again")
             return
-        with path.open("xb") as file:
-            file.writelines(found.lines)
+        try:
+            with path.open("xb") as file:
+                file.writelines(found.lines)
+        except FileExistsError as error:
+            raise BatchError(f"{path} exists already; choose another --out") from error
     typer.echo(f"{path}: {len(found.lines):,} lines; order them: reliquary batch run {path}")
 
 
@@ -276,6 +280,16 @@ def _verify(folder: Path, file: Path, model: str) -> None:
     from scripts.cli.verify import verify
 
     verify(folder, file, model=model)
+
+
+def _show_failed(progress: dict[str, int], folder: Path, file: Path) -> None:
+    total, refused = progress["lines_total"], progress["lines_refused"]
+    short = total - refused - progress["lines_completed"]
+    if refused:
+        typer.echo(f"refused {refused:,} of {total:,} lines; its errors files say why")
+    if short:
+        again = f"reliquary batch retry {folder} --input {file}"
+        typer.echo(f"short of samples {short:,} of {total:,} lines; {again} makes a file of them")
 
 
 def _show_evaluation(order: dict[str, Any]) -> None:

@@ -30,7 +30,13 @@ def reported(*errors: type[Exception]) -> Iterator[None]:
     try:
         yield
     except errors as error:
-        raise Failure(str(error) or type(error).__name__) from error
+        raise Failure(_told(error)) from error
+
+
+def _told(error: Exception) -> str:
+    if isinstance(error, OSError) and error.filename is not None and error.strerror:
+        return f"{error.filename}: {error.strerror}"
+    return str(error) or type(error).__name__
 
 
 def settings_from(kind: type[S], options: Mapping[str, Any]) -> S:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from scripts.cli.failure import WRONG_USE, Failure, reported
+from scripts.cli.failure import reported
 
 if TYPE_CHECKING:
     from scripts.fetch import Progress
@@ -24,20 +24,24 @@ def fetch(
     api_key: Annotated[
         str | None, typer.Option(envvar="RELIQUARY_API_KEY", help="Of the batch's account.")
     ] = None,
+    env: Annotated[
+        Path | None,
+        typer.Option(help="File with base URL and key; reliquary.env where it is found."),
+    ] = None,
 ) -> None:
     """Fetch output, errors, receipts and manifest of an ended batch, with sizes and hashes checked.
 
     What is there already is kept. Then: reliquary verify OUT --input FILE.
     """
+    from scripts.batch.access import find_access
+    from scripts.batch.gateway import BatchError
     from scripts.fetch import FetchError
     from scripts.fetch import fetch as fetch_delivery
 
-    for value, option in ((base_url, "--base-url"), (api_key, "--api-key")):
-        if not value:
-            variable = f"RELIQUARY_{option[2:].upper().replace('-', '_')}"
-            raise Failure(f"{option} is needed, or {variable} in the environment", WRONG_USE)
-    with reported(FetchError, OSError), _progress() as progress:
-        manifest = fetch_delivery(base_url or "", api_key or "", batch_id, out, progress)
+    with reported(BatchError, FetchError, OSError):
+        access = find_access(base_url, api_key, env)
+        with _progress() as progress:
+            manifest = fetch_delivery(access.base_url, access.api_key, batch_id, out, progress)
     counts = manifest.statement.counts
     typer.echo(
         f"{out}: {counts.samples_delivered:,} samples of {counts.samples_total:,}, "

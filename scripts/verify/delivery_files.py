@@ -24,6 +24,7 @@ from scripts.verify.files import DeliveryFile
 
 Records = list[tuple[str, FileRecord]]
 _NUMBERED = re.compile(r"([a-z]+)-([0-9]{5})\.[a-z]+")
+_LIKE_A_DELIVERYS = re.compile(r"(?:part|output|errors|receipts|grades)\b.*\.(?:jsonl|parquet)")
 
 
 class DeliveryFiles:
@@ -50,6 +51,7 @@ class DeliveryFiles:
                 if statement.output_format == "parquet"
                 else JsonlAnswers(self._file(folder, kinds["output"], "output"))
             )
+            _check_strangers(folder, statement)
             return
         graded: list[BatchFileName] = [] if statement.grader is None else [GRADES]
         _check_names(statement, [*FILES, REPORT, *graded])
@@ -59,6 +61,7 @@ class DeliveryFiles:
         )
         self.answers = JsonlAnswers(output)
         self.grades = grades[0] if grades else None
+        _check_strangers(folder, statement)
 
     def __enter__(self) -> Self:
         return self
@@ -90,6 +93,16 @@ def _check_names(statement: ManifestStatement, due: Sequence[BatchFileName]) -> 
     for name in statement.files:
         if name not in due:
             raise _fault("does not belong into this delivery", name)
+
+
+def _check_strangers(folder: Path, statement: Statement) -> None:
+    """Check that nothing else in the folder looks like a file of its delivery.
+
+    Who reads ``part-*.parquet`` reads all of them.
+    """
+    for path in sorted(folder.iterdir()):
+        if path.name not in statement.files and _LIKE_A_DELIVERYS.fullmatch(path.name):
+            raise Discrepancy(path.name, "is not of this delivery: its manifest does not name it")
 
 
 def shards_of(statement: NativeStatement) -> Mapping[str, Records]:

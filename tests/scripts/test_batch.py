@@ -150,6 +150,9 @@ def test_from_a_file_to_a_verified_evaluation(customer: Customer, tmp_path: Path
     assert "ALL HOLDS." in printed
     assert f"is delivered: {tmp_path / 'in-delivery'}" in printed
     assert "exact_match_v1: pass@1 0.666667 over 3 lines" in printed
+    assert "refused 1 of 4 lines" in printed
+    # To order them again changes nothing.
+    assert "batch retry" not in printed
     rows = [
         json.loads(row)
         for path in sorted((tmp_path / "in-delivery").glob("output*.jsonl"))
@@ -183,8 +186,9 @@ def test_stopped_by_ctrl_c_the_same_command_goes_on(customer: Customer, tmp_path
     # Nothing was quoted, asked or ordered again.
     assert "usable" not in said
     assert set(customer.batches()) - set(before) == {ordered}
-    printed, _ = customer.here("run", file, "--out", out)
+    printed, said = customer.here("run", file, "--out", out)
     assert "ALL HOLDS." in printed
+    assert f"{ordered}: ordered before, and not again; another --out" in said
     assert json.loads(customer.here("show", ordered)[0])["state"] == "delivered"
     other = write(tmp_path / "other.jsonl", line(5))
     assert "another file" in customer.here("run", other, "--out", out, "--yes", status=1)[1]
@@ -264,6 +268,7 @@ def test_mistakes_are_told_in_a_line(customer: Customer, tmp_path: Path) -> None
     unknown = "batch_01a22870-0000-7000-8000-000000000000"
     for words, changes, said in (
         (("run", tmp_path / "none.jsonl"), {}, "No such file"),
+        (("run", tmp_path), {}, "is no file"),
         (("run", tmp_path / "empty.jsonl"), {}, "is empty"),
         (("run", nameless), {}, "--model"),
         (("run", file, "--model", "org/none"), {}, "--revision is needed"),
@@ -283,6 +288,7 @@ def test_mistakes_are_told_in_a_line(customer: Customer, tmp_path: Path) -> None
     ):
         *_, last = customer.here(*words, status=1, **changes)[1].splitlines()
         assert last.startswith("reliquary: ") and said in last, (words, last)
+        assert "Errno" not in last
     _, told = customer.here("run", file, "--max-price", "cheap", status=2)
     assert "2.50" in told
 
@@ -326,7 +332,7 @@ def test_what_fell_short_is_ordered_again(customer: Customer, tmp_path: Path) ->
     again = tmp_path / "again.jsonl"
     customer.here("retry", batch_id, "--input", file, "--out", again)
     assert again.read_bytes() == rest.read_bytes()
-    assert "exists" in customer.here("retry", batch_id, "--input", file, status=1)[1]
+    assert "another --out" in customer.here("retry", batch_id, "--input", file, status=1)[1]
     with customer.nodes():
         printed, _ = customer.here("run", rest, "--yes")
     assert "is delivered" in printed

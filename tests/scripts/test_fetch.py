@@ -1,6 +1,7 @@
 """``reliquary fetch``: a live gateway's delivery as a folder that verifies."""
 
 import json
+import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from tokenizers import Tokenizer
 
 from protocol.manifest import FILES, MANIFEST, OUTPUT, RECEIPTS, REPORT
 from protocol.messages import LoadedModel
+from scripts.cli import main
 from scripts.fetch import FetchError, fetch
 from scripts.verify.check import verify
 
@@ -91,6 +93,27 @@ def test_both_dialects_and_the_bare_origin_lead_there(ordered: Ordered, tmp_path
     for place, url in enumerate((ordered.gateway.openrelay_url, ordered.gateway.origin + "/")):
         ordered.fetch(tmp_path / str(place), base_url=url)
         assert (tmp_path / str(place) / MANIFEST).exists()
+
+
+def test_the_command_finds_the_gateway_by_a_file(
+    ordered: Ordered, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """As ``reliquary batch`` does."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("RELIQUARY_BASE_URL", "RELIQUARY_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    command = ["reliquary", "fetch", ordered.batch_id, "--out", "out"]
+    monkeypatch.setattr(sys, "argv", command)
+    with pytest.raises(SystemExit) as left:
+        main()
+    assert left.value.code == 1
+    (tmp_path / "reliquary.env").write_text(
+        f"RELIQUARY_BASE_URL={ordered.gateway.base_url}\nRELIQUARY_API_KEY={ordered.gateway.key}\n"
+    )
+    with pytest.raises(SystemExit) as left:
+        main()
+    assert not left.value.code
+    assert (tmp_path / "out" / MANIFEST).exists()
 
 
 def test_what_is_there_is_kept_and_what_is_broken_is_fetched_again(

@@ -181,6 +181,20 @@ def test_the_manifest_names_all_files_and_no_other(
     assert (found.value.file, found.value.field) == (MANIFEST, f"statement.files.{name}")
 
 
+@pytest.mark.parametrize(
+    "name", ["output-00001.jsonl", "part-00000.parquet", "part-1 (copy).parquet", "grades.jsonl"]
+)
+def test_what_would_be_read_along_is_named(name: str, case: Case, intake: Intake, copy: Path):
+    """A pattern such as ``part-*.parquet`` takes what no manifest answers for."""
+    (copy / "notes.txt").touch()
+    (copy / ".run.json").touch()
+    check(case, intake, copy)
+    (copy / name).touch()
+    with pytest.raises(Discrepancy, match="not of this delivery") as found:
+        check(case, intake, copy)
+    assert found.value.file == name
+
+
 @settings(
     max_examples=150,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
