@@ -1,4 +1,4 @@
-"""The wire messages between gateway, miners and validators, version 4 (``docs/wire.md``).
+"""The wire messages between gateway, miners and validators, version 5 (``docs/wire.md``).
 
 Every message is JSON. Integers are strict: a float, a boolean or a string never passes for a token
 id. Unknown members are refused, so that a newer node meets a clear error and not silence.
@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, model_validator
 
 from protocol.sampling import MAX_TOKENS_LIMIT, Sampling, Seed
 
-WIRE_VERSION = 4
+WIRE_VERSION = 5
 MAX_UNIT_SAMPLES = 4_096
 MAX_MARKS = 8_192
 MARK_STRATA = 12
@@ -57,7 +57,8 @@ class Message(BaseModel):
 class Stack(Message):
     """What a node computes with; chooses among published audit profiles, proves nothing.
 
-    ``version`` alone is free text, and chooses nothing.
+    ``version`` and ``kernels`` are free text: they choose a profile only where one was measured
+    under the very same words. ``kernels`` is empty as long as nothing is loaded.
     """
 
     engine: EngineName
@@ -66,6 +67,7 @@ class Stack(Message):
     head_dtype: DtypeName
     device: DeviceKind
     parallelism: Count = 1
+    kernels: ShortText = ""
 
     def is_like(self, other: Self) -> bool:
         """Say whether both are the same but for their versions."""

@@ -2,9 +2,13 @@
 
 import os
 from importlib import import_module
+from typing import TYPE_CHECKING
 
-from protocol.messages import DeviceKind
+from protocol.messages import DeviceKind, Stack, dtype_name
 from protocol.vllm_limits import VllmUnusable
+
+if TYPE_CHECKING:
+    from vllm.config import VllmConfig
 
 # The scheduler lives in this process, and the V1 runner takes a V1 logits processor.
 ENVIRONMENT = {
@@ -55,6 +59,32 @@ def device_kind() -> DeviceKind:
     from vllm.platforms import current_platform
 
     return "cpu" if current_platform.is_cpu() else "cuda"
+
+
+def stack_of(config: "VllmConfig") -> Stack:
+    """Return vLLM's version, dtypes, device and kernels.
+
+    Args:
+        config: of an engine that has loaded a model.
+    """
+    vllm, kernels = import_module("vllm"), import_module("protocol.kernels")
+    layers = config.compilation_config.static_forward_context.values()
+    backends = {
+        layer.get_attn_backend().get_name()
+        for layer in layers
+        if hasattr(layer, "get_attn_backend")
+    }
+    form = "eager" if config.model_config.enforce_eager else "compiled"
+    device = device_kind()
+    return Stack(
+        engine="vllm",
+        version=vllm.__version__,
+        dtype=dtype_name(config.model_config.dtype),
+        head_dtype=dtype_name(config.model_config.head_dtype),
+        device=device,
+        parallelism=config.parallel_config.tensor_parallel_size,
+        kernels=kernels.kernels(device, " ".join([*sorted(backends), form])),
+    )
 
 
 def memory_bytes(gib: float | None) -> int | None:

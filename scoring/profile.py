@@ -10,11 +10,17 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from functools import cached_property, lru_cache
 from hashlib import sha256
-from typing import Annotated, Self
+from typing import Annotated, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, Field, model_validator
+from pydantic import (
+    BaseModel,
+    Field,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+    model_validator,
+)
 
 from protocol.canonical import canonical_json
 
@@ -41,12 +47,33 @@ class Side(_Part, frozen=True):
     """The stack of one side, as far as its arithmetic differs from others'.
 
     ``engine`` is ``vllm`` or ``transformers``; the dtypes are those of the weights and of the head.
+    A side that is exact names the build and what lies beneath it too: the floor of two equal
+    stacks is far below that of their kind, and any difference between them lifts it.
     """
 
     engine: str
     dtype: str
     head_dtype: str
     device: str
+    version: str | None = None
+    kernels: str | None = None
+    parallelism: int | None = None
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether it is of one build and its kernels alone."""
+        return self.version is not None
+
+    @model_validator(mode="after")
+    def _all_or_none(self) -> Self:
+        beneath = (self.version, self.kernels, self.parallelism)
+        if None in beneath and any(one is not None for one in beneath):
+            raise ValueError("a side names version, kernels and parallelism, or none of them")
+        return self
+
+    @model_serializer(mode="wrap")
+    def _without_none(self, plain: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return {name: value for name, value in plain(self).items() if value is not None}
 
 
 class Stratum(_Part, frozen=True):

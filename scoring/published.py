@@ -50,18 +50,35 @@ def assumed() -> Profile:
     return next(one for one in published() if one.tokens == 0)
 
 
-def side_of(stack: Stack) -> Side:
-    """Return what of a stack tells its arithmetic from others'."""
-    device = "cpu" if stack.device == "cpu" else "gpu"
-    return Side(engine=stack.engine, dtype=stack.dtype, head_dtype=stack.head_dtype, device=device)
+def side_of(stack: Stack, exact: bool = False) -> Side:
+    """Return what of a stack tells its arithmetic from others'.
+
+    Args:
+        stack: as a node declares it.
+        exact: down to the build and the kernels, so that it is of no other stack.
+    """
+    side = Side(
+        engine=stack.engine,
+        dtype=stack.dtype,
+        head_dtype=stack.head_dtype,
+        device="cpu" if stack.device == "cpu" else "gpu",
+    )
+    if not exact:
+        return side
+    beneath = {"version": stack.version, "kernels": stack.kernels, "parallelism": stack.parallelism}
+    return side.model_copy(update=beneath)
 
 
 def _fits(profile: Profile, model: str, miner: Stack, validator: Stack) -> bool:
     return (
         fnmatchcase(model, profile.family)
-        and profile.miner in (None, side_of(miner))
-        and profile.validator in (None, side_of(validator))
+        and _covers(profile.miner, miner)
+        and _covers(profile.validator, validator)
     )
+
+
+def _covers(side: Side | None, stack: Stack) -> bool:
+    return side in (None, side_of(stack), side_of(stack, exact=True))
 
 
 def _says(profile: Profile) -> tuple[int, int, int, str]:
@@ -69,7 +86,7 @@ def _says(profile: Profile) -> tuple[int, int, int, str]:
     sides = (profile.miner, profile.validator)
     return (
         len(profile.family.replace(ANY, "")),
-        sum(side is not None for side in sides),
+        sum(0 if side is None else 1 + side.is_exact for side in sides),
         profile.tokens,
         profile.digest,
     )

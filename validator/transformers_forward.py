@@ -14,6 +14,7 @@ import torch
 from numpy.typing import NDArray
 from transformers import AutoModelForCausalLM, DynamicCache, PreTrainedModel
 
+from protocol.kernels import kernels
 from protocol.messages import Stack, dtype_name
 from validator import packed_attention
 from validator.forward import Claim, ForwardFailed, Rows, UnsupportedModel
@@ -54,12 +55,14 @@ class TransformersForward:
 
     def stack(self) -> Stack:
         """Return what computes here, for verdicts and announcements."""
+        device = "cpu" if self._device == "cpu" else "cuda"
         return Stack(
             engine="transformers",
             version=version("transformers"),
             dtype=dtype_name(self._dtype),
             head_dtype="float32",
-            device="cpu" if self._device == "cpu" else "cuda",
+            device=device,
+            kernels=kernels(device, self._model.config._attn_implementation),
         )
 
     def hidden(

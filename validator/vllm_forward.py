@@ -16,10 +16,10 @@ import torch
 from numpy.typing import NDArray
 from safetensors import safe_open
 
-from protocol.messages import Stack, dtype_name
+from protocol.messages import Stack
 from protocol.repository import read_text_config
 from protocol.vllm_limits import WITH_VISION, VllmUnusable, check_model
-from protocol.vllm_start import ARGUMENTS, device_kind, memory_bytes, prepare
+from protocol.vllm_start import ARGUMENTS, device_kind, memory_bytes, prepare, stack_of
 from validator.forward import Claim, ForwardFailed, Rows, UnsupportedModel
 
 if TYPE_CHECKING:
@@ -40,6 +40,7 @@ class VllmForward:
         """
         self._engine = engine
         self._weight = weight
+        self._threads = torch.get_num_threads()
 
     @property
     def vocabulary_size(self) -> int:
@@ -49,21 +50,11 @@ class VllmForward:
     @property
     def threads(self) -> int:
         """How many threads it computes on; see ``Forward.threads``."""
-        return torch.get_num_threads()
+        return self._threads
 
     def stack(self) -> Stack:
         """Return what computes here, for verdicts and announcements."""
-        import vllm
-
-        config = self._engine.vllm_config
-        return Stack(
-            engine="vllm",
-            version=vllm.__version__,
-            dtype=dtype_name(config.model_config.dtype),
-            head_dtype="float32",
-            device=device_kind(),
-            parallelism=config.parallel_config.tensor_parallel_size,
-        )
+        return stack_of(self._engine.vllm_config)
 
     def hidden(
         self, prompts: Sequence[Sequence[int]], claims: Sequence[Claim], pack_tokens: int
@@ -110,6 +101,10 @@ class VllmForward:
         from vllm.inputs import tokens_input
         from vllm.outputs import PoolingRequestOutput
 
+        if torch.get_num_threads() != self._threads:
+            # The number is each thread's own, and vLLM ends the process where it is not that of
+            # the thread in which the engine started.
+            torch.set_num_threads(self._threads)
         found: dict[int, torch.Tensor] = {}
         names = [str(number) for number in range(len(sequences))]
         with _failures():

@@ -18,6 +18,7 @@ from miner.engines.base import (
 )
 from miner.engines.draw_table import DrawInputs, DrawTable
 from protocol.documents import work_keys
+from protocol.kernels import kernels
 from protocol.messages import Stack, Work, dtype_name
 from protocol.repository import CacheShape, cache_shape
 
@@ -90,13 +91,15 @@ class TransformersEngine:
         self._model = loaded
 
     def stack(self) -> Stack:
-        """Return transformers' version, dtypes and device."""
+        """Return transformers' version, dtypes, device and kernels."""
+        device = "cpu" if self._loaded().device.type == "cpu" else "cuda"
         return Stack(
             engine="transformers",
             version=f"{version('transformers')}, torch {torch.__version__}",
             dtype=dtype_name(self._dtype),
             head_dtype="float32",
-            device="cpu" if self._loaded().device.type == "cpu" else "cuda",
+            device=device,
+            kernels=kernels(device, self._loaded().config._attn_implementation),
         )
 
     def generate(self, work: Work, progress: Progress, cancelled: Cancelled) -> list[list[int]]:

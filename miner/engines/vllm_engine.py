@@ -22,10 +22,10 @@ from miner.engines.liveness import (
     expected,
 )
 from protocol.documents import work_keys
-from protocol.messages import Stack, Work, dtype_name
+from protocol.messages import Stack, Work
 from protocol.sampling import Sampling
 from protocol.vllm_limits import WITH_VISION, VllmUnusable, check_model
-from protocol.vllm_start import ARGUMENTS, device_kind, memory_bytes, prepare
+from protocol.vllm_start import ARGUMENTS, device_kind, memory_bytes, prepare, stack_of
 
 if TYPE_CHECKING:
     from vllm import SamplingParams
@@ -66,18 +66,8 @@ class VllmEngine:
         self._check_draw()
 
     def stack(self) -> Stack:
-        """Return vLLM's version, dtypes and device."""
-        import vllm
-
-        config = self._loaded().vllm_config
-        return Stack(
-            engine="vllm",
-            version=vllm.__version__,
-            dtype=dtype_name(config.model_config.dtype),
-            head_dtype=dtype_name(config.model_config.head_dtype),
-            device=device_kind(),
-            parallelism=config.parallel_config.tensor_parallel_size,
-        )
+        """Return vLLM's version, dtypes, device and kernels."""
+        return stack_of(self._loaded().vllm_config)
 
     def vocabulary(self) -> int:
         """Return the rows of the loaded model's embedding."""

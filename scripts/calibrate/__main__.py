@@ -41,6 +41,9 @@ def command(
     family: Annotated[
         str | None, typer.Option(help="Pattern of the models it holds for; the model by default.")
     ] = None,
+    exact: Annotated[
+        bool, typer.Option(help="It holds for these very builds and kernels alone.")
+    ] = False,
     tokens: Annotated[int, typer.Option(min=1_000, help="Honest tokens to see.")] = 1_000_000,
 ) -> None:
     """Measure what margins honest miners of a stack show before this machine's validator."""
@@ -58,8 +61,8 @@ def command(
         sys.exit(f"error: {error}")
     origin = Origin(
         family=family or model,
-        miner=side_of(stack),
-        validator=side_of(forward.stack()),
+        miner=side_of(stack, exact),
+        validator=side_of(forward.stack(), exact),
         measured=datetime.now(UTC).date().isoformat(),
         model=model,
     )

@@ -13,11 +13,11 @@ from scripts.calibrate.measure import Seen, seen
 from scripts.calibrate.orders import orders
 from validator.forward import Forward
 
-# How nodes differ without changing what they compute: batch, prefill in chunks, prefix caching,
-# and a memory so small that samples are preempted and computed again.
+# How nodes differ without changing what they compute: batch, threads, prefill in chunks, prefix
+# caching, and a memory so small that samples are preempted and computed again.
 VLLM_MODES = (
     {},
-    {"max_batch": 256},
+    {"max_batch": 256, "threads": 2},
     {"max_batch": 8, "options": {"enable_prefix_caching": False}},
     {"options": {"max_num_batched_tokens": 256, "enable_chunked_prefill": True}},
     {"max_batch": 32, "memory_gib": 0.05, "max_model_len": 8_192},

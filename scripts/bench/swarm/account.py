@@ -18,9 +18,9 @@ class Account:
     """Processor seconds of one gateway process.
 
     Attributes:
-        seconds: of its event loop, by route; ``OUTSIDE`` is what belongs to no request, such as
-            reading sockets and background work.
-        requests, statements: their numbers by route.
+        seconds: of its event loop, by route or other work; ``OUTSIDE`` is what belongs to none,
+            such as reading sockets.
+        requests, statements: their numbers by route; other work has no requests.
         loop: of its event loop in all.
         threads: of its other threads.
     """

@@ -86,13 +86,15 @@ def _processor(account: Account, used: Used) -> Table:
     for route, seconds in sorted(account.seconds.items(), key=lambda item: -item[1]):
         if route == OUTSIDE:
             continue
-        requests = account.requests.get(route, 0) or 1
-        statements = account.statements.get(route, 0) / requests
+        requests, statements = account.requests.get(route), account.statements.get(route, 0)
+        if requests is None:
+            table.add_row(route, "", f"{statements} in all", "", f"{seconds:.1f}")
+            continue
         each = f"{1000 * seconds / requests:.1f}"
-        table.add_row(route, str(requests), f"{statements:.1f}", each, f"{seconds:.1f}")
+        table.add_row(route, str(requests), f"{statements / requests:.1f}", each, f"{seconds:.1f}")
     counted = sum(account.seconds.values())
     for name, seconds in (
-        ("sockets and background work", account.seconds.get(OUTSIDE, 0.0)),
+        ("sockets, and what is of none of these", account.seconds.get(OUTSIDE, 0.0)),
         ("the event loop itself", account.loop - counted),
         ("threads: SQLite and objects", account.threads),
         ("worker processes", used.gateway - account.loop - account.threads),

@@ -12,9 +12,10 @@ import re
 import signal
 import time
 from collections import Counter, defaultdict
+from collections.abc import Callable, Coroutine
 from contextvars import ContextVar
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from fastapi import FastAPI
 from sqlalchemy import event
@@ -22,10 +23,13 @@ from sqlalchemy.engine import Engine
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gateway import serve
+from gateway.orders import background
+from gateway.orders.waiting import WaitingRoom
 from scripts.bench.swarm.account import OUTSIDE, VARIABLE
 from scripts.cli.app import main
 
 _LEASE_ID = re.compile(r"/leases/[0-9a-f-]{36}/")
+T = TypeVar("T")
 _ROUTE: ContextVar[str] = ContextVar("route", default=OUTSIDE)
 
 
@@ -121,6 +125,16 @@ def install() -> None:
         return app
 
     serve.create_app = create_named
+    background.run = _named("background work", background.run)
+    WaitingRoom.attend = _named("looks for those that wait", WaitingRoom.attend)
+
+
+def _named(name: str, work: Callable[..., Coroutine[Any, Any, T]]) -> Any:
+    async def named(*args: Any) -> T:
+        _ROUTE.set(name)
+        return await work(*args)
+
+    return named
 
 
 if __name__ == "__main__":
