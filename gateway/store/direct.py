@@ -4,14 +4,15 @@ The statements of a request for work take SQLite some microseconds each. Handing
 taking its rows back costs many times as much, and while the event loop is busy every such hand-over
 waits for the interpreter's lock. So statements run in the event loop itself. What may wait, for the
 lock of another process or for the disk, goes to a thread: ``BEGIN IMMEDIATE`` where the lock is not
-free, and every commit.
+free, and every commit. On a ``PATIENT`` connection whole statements do, each with all its rows.
 """
 
 import asyncio
 import sqlite3
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Self
+from typing import Any, Self, cast
 
 from sqlalchemy.dialects import registry
 from sqlalchemy.dialects.sqlite.aiosqlite import (
@@ -22,6 +23,9 @@ from sqlalchemy.engine import AdaptedConnection
 from sqlalchemy.util.concurrency import await_
 
 DRIVER = "sqlite+direct"
+# A connection argument.
+PATIENT = "patient"
+BEGIN_TO_READ = "BEGIN"
 BEGIN_TO_WRITE = "BEGIN IMMEDIATE"
 BUSY_TIMEOUT_MS = 30_000
 
@@ -83,8 +87,8 @@ class _Cursor(sqlite3.Cursor):
 
     def execute(self, sql: str, parameters: Any = ()) -> Self:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Run a statement here and now, but for the lock to write."""
-        if sql == BEGIN_TO_WRITE and isinstance(self.connection, _Driver):
-            self.connection.begin_to_write()
+        if sql == BEGIN_TO_WRITE:
+            cast(_Driver, self.connection).begin_to_write()
             return self
         return super().execute(sql, parameters)
 
@@ -92,19 +96,58 @@ class _Cursor(sqlite3.Cursor):
         """Keep the rows: nothing of them is elsewhere."""
 
 
+class _PatientCursor(_Cursor):
+    """A cursor whose statements run in the connection's thread."""
+
+    _rows: deque[Any]
+
+    def execute(self, sql: str, parameters: Any = ()) -> Self:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """Run a statement, and take all its rows over."""
+        if sql == BEGIN_TO_READ:
+            return super().execute(sql, parameters)
+
+        def run() -> None:
+            sqlite3.Cursor.execute(self, sql, parameters)
+            self._rows = deque(sqlite3.Cursor.fetchall(self))
+
+        cast(_Driver, self.connection).in_thread(run)
+        return self
+
+    def fetchone(self) -> Any:
+        """Return the next row; None where there is none."""
+        return self._rows.popleft() if self._rows else None
+
+    def fetchmany(self, size: int | None = 1) -> list[Any]:
+        """Return the next rows."""
+        return [self._rows.popleft() for _ in range(min(size or 1, len(self._rows)))]
+
+    def fetchall(self) -> list[Any]:
+        """Return all further rows."""
+        rows = list(self._rows)
+        self._rows.clear()
+        return rows
+
+    def __next__(self) -> Any:
+        """Return the next row."""
+        if not self._rows:
+            raise StopIteration
+        return self._rows.popleft()
+
+
 class _Connection(AdaptedConnection):
     """The connection as SQLAlchemy's asynchronous engine takes it."""
 
-    __slots__ = ()
+    __slots__ = ("_cursor",)
 
     _connection: Any
 
-    def __init__(self, connection: _Driver) -> None:
+    def __init__(self, connection: _Driver, cursor: type[_Cursor]) -> None:
         self._connection = connection
+        self._cursor = cursor
 
     def cursor(self, server_side: bool = False) -> sqlite3.Cursor:
         """Return a cursor; all are of this side."""
-        return self._connection.cursor(_Cursor)
+        return self._connection.cursor(self._cursor)
 
     @property
     def isolation_level(self) -> str | None:
@@ -140,7 +183,8 @@ class _Connection(AdaptedConnection):
 class _Module(AsyncAdapt_aiosqlite_dbapi):
     def connect(self, *arg: Any, **kw: Any) -> Any:
         """Open a database file."""
-        return _Connection(sqlite3.connect(*arg, factory=_Driver, **kw))
+        cursor = _PatientCursor if kw.pop(PATIENT, False) else _Cursor
+        return _Connection(sqlite3.connect(*arg, factory=_Driver, **kw), cursor)
 
 
 class DirectDialect(SQLiteDialect_aiosqlite):

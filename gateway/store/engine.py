@@ -19,7 +19,7 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 from sqlmodel.ext.asyncio.session import AsyncSession
 
-from gateway.store.direct import BEGIN_TO_WRITE, BUSY_TIMEOUT_MS, DRIVER
+from gateway.store.direct import BEGIN_TO_READ, BEGIN_TO_WRITE, BUSY_TIMEOUT_MS, DRIVER, PATIENT
 from gateway.store.migrate import migrate
 from gateway.store.objects import Objects
 
@@ -70,7 +70,7 @@ class Store:
         return store
 
     async def close(self) -> None:
-        """Close all connections; without it aiosqlite's threads keep the process alive."""
+        """Close all connections and end their threads."""
         for engine in (self._reader, self._glancer, self._writer):
             await engine.dispose()
 
@@ -119,25 +119,30 @@ class Store:
 
 
 def _sqlite(url: str) -> tuple[AsyncEngine, AsyncEngine, AsyncEngine]:
-    location = make_url(url).set(drivername="sqlite+aiosqlite")
+    location = make_url(url).set(drivername=DRIVER)
     if not location.database or location.database == ":memory:":
         raise ValueError("SQLite needs a file: sqlite:///PATH")
     Path(location.database).parent.mkdir(parents=True, exist_ok=True)
-    direct = location.set(drivername=DRIVER)
     writer = create_async_engine(
-        direct,
+        location,
         pool_size=1,
         max_overflow=0,
         pool_timeout=WRITER_WAIT_SECONDS,
         hide_parameters=True,
     )
     glancer, reader = (
-        create_async_engine(kind, pool_size=READERS, max_overflow=0, hide_parameters=True)
-        for kind in (direct, location)
+        create_async_engine(
+            location,
+            pool_size=READERS,
+            max_overflow=0,
+            hide_parameters=True,
+            connect_args={PATIENT: patient},
+        )
+        for patient in (False, True)
     )
     _prepare_sqlite(writer, BEGIN_TO_WRITE, ("journal_mode=WAL", "synchronous=FULL"))
     for engine in (glancer, reader):
-        _prepare_sqlite(engine, "BEGIN", ("query_only=ON",))
+        _prepare_sqlite(engine, BEGIN_TO_READ, ("query_only=ON",))
     return writer, glancer, reader
 
 
