@@ -21,8 +21,10 @@ from gateway.store.engine import Store
 from gateway.store.tables import Order, OrderStatus, new_id
 from protocol.chain.base import Chain
 
-# So many times as long as it worked, the background rests, but no longer than a tick.
+# So many times as long as it worked, and so many seconds at least, the background rests, but no
+# longer than a tick.
 REST = 3.0
+LEAST_REST_SECONDS = 0.1
 # Of the objects that no row names; what may be removed is much older.
 SWEEP_SECONDS = 6 * 3600
 
@@ -40,7 +42,7 @@ async def run(
     scratch: Path,
     clock: Callable[[], float],
 ) -> None:
-    """Look round every tick, and at once when there is news; ends only by being cancelled.
+    """Look round every tick, and for what has news at once; ends only by being cancelled.
 
     Leases that lapsed while no gateway ran get one lease length to be renewed.
 
@@ -56,12 +58,9 @@ async def run(
     signers = known_units.Signers(keypair, probes)
     reap_from_ms = int(clock() * 1000) + policy.lease_ms
 
-    async def keep_up() -> None:
+    async def look_round() -> None:
         if int(clock() * 1000) >= reap_from_ms:
             await _isolated("reaping leases", reap(store, clock))
-        await _isolated("ending orders", end_orders(store, policy, clock))
-        await _isolated("convictions", convicting.redo_undelivered(store, int(clock() * 1000)))
-        await _isolated("reviews", reviewing.attend(store, chain, policy, int(clock() * 1000)))
         secret, now_ms = secrets.token_bytes(32), int(clock() * 1000)
         ready = known_units.keep_ready(store, signers, policy, secret, now_ms)
         await _isolated("known-answer units", ready)
@@ -69,15 +68,27 @@ async def run(
         await _isolated("uploads", uploads.sweep(store, int(clock() * 1000)))
         await _isolated("epochs", write_due(store, chain, keypair, policy, int(clock() * 1000)))
 
+    async def keep_up() -> None:
+        await _isolated("ending orders", end_orders(store, policy, clock))
+        await _isolated("convictions", convicting.redo_undelivered(store, int(clock() * 1000)))
+        await _isolated("reviews", reviewing.attend(store, chain, policy, int(clock() * 1000)))
+
     async def deliver() -> None:
         work = export_orders(store, policy, model_folder, keypair, graders, scratch, clock)
         await _isolated("exporting", work)
 
     # Apart, so that a long export keeps no dead miner's lease alive.
     async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(_every_tick(look_round, policy))
         tasks.create_task(_again_and_again(keep_up, store, policy))
         tasks.create_task(_again_and_again(deliver, store, policy))
         tasks.create_task(_sweep_objects(store))
+
+
+async def _every_tick(work: Callable[[], Awaitable[None]], policy: Policy) -> None:
+    while True:
+        await work()
+        await asyncio.sleep(policy.tick_ms / 1000)
 
 
 async def _again_and_again(
@@ -88,7 +99,8 @@ async def _again_and_again(
         await work()
         # However much news there is, requests get most of the processor.
         worked = asyncio.get_running_loop().time() - started
-        await asyncio.sleep(min(REST * worked, policy.tick_ms / 1000))
+        rest = max(REST * worked, LEAST_REST_SECONDS)
+        await asyncio.sleep(min(rest, policy.tick_ms / 1000))
         await store.wait_for_news(policy.tick_ms / 1000, heard)
 
 
@@ -116,7 +128,7 @@ async def end_orders(store: Store, policy: Policy, clock: Callable[[], float]) -
     cancelling = select(Order.id).where(
         col(Order.status) == OrderStatus.CANCELLING, col(Order.ending).is_(None)
     )
-    async with store.read() as session:
+    async with store.glance() as session:
         overdue_ids = (await session.exec(overdue)).all()
         cancelling_ids = (await session.exec(cancelling)).all()
     for order_id in overdue_ids:

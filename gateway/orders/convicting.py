@@ -157,6 +157,9 @@ async def redo_undelivered(store: Store, now_ms: int) -> None:
         .join(Node, col(Node.hotkey) == col(Lease.hotkey))
         .where(of_convicted, col(Unit.state) == UnitState.SUBMITTED)
     )
+    async with store.glance() as session:
+        if (await session.exec(select(Node.hotkey).where(of_convicted).limit(1))).first() is None:
+            return
     async with store.read() as session:
         lease_ids = (await session.exec(working)).all()
         unjudged_ids = (await session.exec(unjudged)).all()

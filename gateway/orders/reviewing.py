@@ -3,10 +3,12 @@
 Any number of replicas may do it at once: each step reads its rows again under the order's lock.
 """
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 
 import structlog
-from sqlmodel import col, select
+from sqlalchemy import bindparam
+from sqlmodel import col, or_, select
 from sqlmodel.ext.asyncio.session import AsyncSession
 
 from gateway.orders import life, redress, reviews, units
@@ -39,72 +41,90 @@ from gateway.store.tables import (
 from protocol.chain.base import Chain, ChainError, Head
 from scoring.opinions import is_drawn
 
+_DISTRUSTED = (
+    select(Node.hotkey).where(col(Node.distrusted_until_ms) > bindparam("now_ms")).limit(1)
+)
+_UNDRAWN = select(Review).where(col(Review.state) == ReviewState.AWAITED, ~col(Review.delivered))
+# Those that wait for validators, and those that wait too long.
+_OFFERED_OR_LATE = select(Review.id).where(
+    col(Review.state).in_((ReviewState.AWAITED, ReviewState.OPEN)),
+    ~col(Review.delivered),
+    or_(col(Review.state) == ReviewState.OPEN, col(Review.created_at_ms) <= bindparam("late_ms")),
+)
+
 log = structlog.get_logger("gateway.reviewing")
 
 
 async def attend(store: Store, chain: Chain, policy: Policy, now_ms: int) -> None:
     """Draw what a block has decided, end what waits in vain, and audit again what is in doubt."""
     # Before anything is closed, and delivered, by the word of a validator that is not believed.
-    await _stop_distrusted(store, now_ms)
-    await _audit_again(store, now_ms)
-    await redress.take_up(store, now_ms)
+    async with store.glance() as session:
+        distrusted = (await session.exec(_DISTRUSTED, params={"now_ms": now_ms})).first()
+    if distrusted is not None:
+        await _stop_distrusted(store, now_ms)
+        await _audit_again(store, now_ms)
+        await redress.take_up(store, now_ms)
     await redress.close_overdue(store, policy, now_ms)
-    async with store.read() as session:
-        unclosed = select(Review).where(
-            col(Review.state).in_((ReviewState.AWAITED, ReviewState.OPEN)),
-            ~col(Review.delivered),
-        )
-        waiting = (await session.exec(unclosed)).all()
-    if any(review.state == ReviewState.AWAITED for review in waiting):
-        await _draw(store, chain, waiting, policy, now_ms)
-    for review in waiting:
-        await _end_in_vain(store, review.id, policy, now_ms)
+    await _draw(store, chain, policy, now_ms)
+    async with store.glance() as session:
+        late = {"late_ms": now_ms - policy.review_ms}
+        offered = (await session.exec(_OFFERED_OR_LATE, params=late)).all()
+    for review_id in offered:
+        await _end_in_vain(store, review_id, policy, now_ms)
 
 
-async def _draw(
-    store: Store, chain: Chain, waiting: Sequence[Review], policy: Policy, now_ms: int
-) -> None:
+async def _draw(store: Store, chain: Chain, policy: Policy, now_ms: int) -> None:
+    """Fix the blocks that decide, the next one; where they are there, see which units they draw."""
+    async with store.glance() as session:
+        undrawn = (await session.exec(_UNDRAWN)).all()
+    if not undrawn:
+        return
     try:
         head = await chain.head()
-        for review in waiting:
-            if review.state == ReviewState.AWAITED:
-                await _draw_one(store, chain, head, review, policy, now_ms)
     except ChainError as error:
         log.warning("no block to draw second opinions by", reason=str(error))
-
-
-async def _draw_one(
-    store: Store, chain: Chain, head: Head, seen: Review, policy: Policy, now_ms: int
-) -> None:
-    """Fix the block that decides, the next one; once it is there, see whether it draws the unit."""
-    drawn = block_hash = None
-    if seen.block is not None:
-        if head.block < seen.block:
-            return
-        block_hash = await chain.block_hash(seen.block)
-        drawn = is_drawn(block_hash, seen.unit_id, policy.second_opinions)
-    async with store.write() as session:
-        held = await _hold(session, seen.id)
-        if held is None or held.review is None or held.review.state != ReviewState.AWAITED:
-            return
-        if drawn is None:
-            held.review.block = held.review.block or head.block + 1
-        else:
-            held.review.block_hash = block_hash
-            await _follow(session, held, drawn, now_ms)
-        held.save(session)
-
-
-async def _follow(session: AsyncSession, held: Held, drawn: bool, now_ms: int) -> None:
-    if held.review is None:
         return
-    if drawn:
-        reviews.offer(held.review, now_ms)
-    else:
-        reviews.pass_over(held.review, now_ms)
-        held.save(session)
-        await session.flush()
-        await life.settle(session, held.order, now_ms)
+    hashes: dict[int, str] = {}
+    for block in sorted({review.block for review in undrawn if review.block is not None}):
+        try:
+            if block <= head.block:
+                hashes[block] = await chain.block_hash(block)
+        except ChainError as error:
+            log.warning("a block to draw second opinions by is missing", reason=str(error))
+    by_order: defaultdict[str, list[str]] = defaultdict(list)
+    for review in undrawn:
+        if review.block is None or review.block in hashes:
+            by_order[review.order_id].append(review.id)
+    for order_id, review_ids in by_order.items():
+        await _draw_of_order(store, order_id, review_ids, head, hashes, policy, now_ms)
+
+
+async def _draw_of_order(
+    store: Store,
+    order_id: str,
+    review_ids: Sequence[str],
+    head: Head,
+    hashes: Mapping[int, str],
+    policy: Policy,
+    now_ms: int,
+) -> None:
+    async with store.write() as session:
+        order = await lock_order(session, order_id)
+        statement = select(Review).where(
+            col(Review.id).in_(review_ids), col(Review.state) == ReviewState.AWAITED
+        )
+        for review in (await session.exec(statement)).all():
+            if review.block is None:
+                review.block = head.block + 1
+            elif review.block in hashes:
+                review.block_hash = hashes[review.block]
+                if is_drawn(review.block_hash, review.unit_id, policy.second_opinions):
+                    reviews.offer(review, now_ms)
+                else:
+                    reviews.pass_over(review, now_ms)
+            session.add(review)
+        if order is not None:
+            await life.settle(session, order, now_ms)
 
 
 async def _end_in_vain(store: Store, review_id: str, policy: Policy, now_ms: int) -> None:
