@@ -69,10 +69,6 @@ class Stack(Message):
     parallelism: Count = 1
     kernels: ShortText = ""
 
-    def is_like(self, other: Self) -> bool:
-        """Say whether both are the same but for their versions."""
-        return self.model_copy(update={"version": other.version}) == other
-
 
 class GatewayIdentity(Message):
     """Answer of ``GET /nodes/v1/gateway``: whom to sign for, and in which version."""

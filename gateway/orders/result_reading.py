@@ -112,7 +112,7 @@ def _examine(terms: Terms, result: Result) -> str | None:
     statement = lease_statement(terms.lease_id, terms.attempt, terms.hotkey, terms.issued_at, work)
     if result.lease_digest != digest(statement).hex():
         raise _invalid("lease_digest is not that of the lease's statement")
-    if not result.stack.is_like(Stack.model_validate_json(terms.stack_json)):
+    if result.stack != Stack.model_validate_json(terms.stack_json):
         raise _invalid("stack is not the one that was announced when the lease was taken")
     if len(result.samples) == len(work.samples):
         root = result_root(work_keys(work), result.samples)

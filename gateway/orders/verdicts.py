@@ -103,7 +103,7 @@ def _examine(
         raise _invalid("lease_digest is not that of the statement that the result was leased by")
     if verdicts.result_root != audited.root:
         raise _invalid("result_root is not that of the audited result")
-    if not verdicts.stack.is_like(Stack.model_validate_json(lease.stack_json or "")):
+    if verdicts.stack != Stack.model_validate_json(lease.stack_json or ""):
         raise _invalid("stack is not the one that was announced when the lease was taken")
     stacks = (Stack.model_validate_json(audited.stack_json or ""), verdicts.stack)
     try:

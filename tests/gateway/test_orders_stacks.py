@@ -20,6 +20,7 @@ from tests.support.profiles import ASSUMED, made_profile
 PROMPTS = [[number] for number in range(1, 41)]
 # Nobody measured this one.
 OTHER = STACK.model_copy(update={"engine": "vllm"})
+FREE_TEXT = ("version", "kernels")
 # A token that is off by more than half a logit, as a cheat's often are; it voids no sample.
 FAR_OFF = (0, 0, 10)
 
@@ -68,10 +69,11 @@ async def test_a_result_is_of_the_stack_that_was_announced(world):
     await world.place(PROMPTS)
     miner = await world.node("miner")
     lease = await world.lease(miner)
-    with pytest.raises(GatewayError, match="stack is not the one that was announced"):
-        await world.post(miner, lease, world.result(miner, lease, stack=OTHER))
-    newer = STACK.model_copy(update={"version": "an update"})
-    assert (await world.post(miner, lease, world.result(miner, lease, stack=newer))).accepted
+    # Its words choose the profile, where one was measured under the very same.
+    for other in (OTHER, *(STACK.model_copy(update={name: "other"}) for name in FREE_TEXT)):
+        with pytest.raises(GatewayError, match="stack is not the one that was announced"):
+            await world.post(miner, lease, world.result(miner, lease, stack=other))
+    assert (await world.post(miner, lease, world.result(miner, lease))).accepted
     (row,) = await world.rows(Lease)
     assert Stack.model_validate_json(row.stack_json) == STACK
 
