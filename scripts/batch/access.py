@@ -1,5 +1,6 @@
 """Where a customer's gateway is and with which key: options, environment, or a file of it."""
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,13 +37,34 @@ def find_access(base_url: str | None, api_key: str | None, file: Path | None) ->
     """
     if file is not None and not file.is_file():
         raise BatchError(f"--env: {file} is no file")
-    found = file or next(filter(Path.is_file, FILES), None)
-    try:
-        variables: Mapping[str, str] = {} if found is None else read_environment(found)
-    except EnvFileError as error:
-        raise BatchError(str(error)) from error
+    variables = _variables(file or next(filter(Path.is_file, FILES), None))
     base_url, api_key = base_url or variables.get(BASE_URL), api_key or variables.get(API_KEY)
     for value, name, option in ((base_url, BASE_URL, "base-url"), (api_key, API_KEY, "api-key")):
         if not value:
             raise BatchError(f"--{option} is needed, or {name} in the environment or reliquary.env")
     return Access(base_url or "", api_key or "", variables.get(HUB))
+
+
+def find_hub() -> str | None:
+    """Return the hub that one of ``FILES`` names, None where none does.
+
+    Raises:
+        BatchError: the file cannot be read.
+    """
+    return _variables(next(filter(Path.is_file, FILES), None)).get(HUB)
+
+
+def use_hub(hub: str | None) -> None:
+    """Have models looked up at a hub from now on, unless ``HF_ENDPOINT`` names another.
+
+    Before anything is imported that reads it.
+    """
+    if hub:
+        os.environ.setdefault("HF_ENDPOINT", hub)
+
+
+def _variables(file: Path | None) -> Mapping[str, str]:
+    try:
+        return {} if file is None else read_environment(file)
+    except EnvFileError as error:
+        raise BatchError(str(error)) from error

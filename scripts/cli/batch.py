@@ -1,6 +1,5 @@
 """``reliquary batch``: a customer's batch from a file to a verified delivery."""
 
-import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -183,12 +182,11 @@ def cancel(
 
 
 def _access(base_url: str | None, api_key: str | None, env: Path | None) -> "Access":
-    from scripts.batch.access import find_access
+    from scripts.batch.access import find_access, use_hub
 
     access = find_access(base_url, api_key, env)
-    if access.hub:
-        # Of a network of one's own, whose model is nowhere else.
-        os.environ.setdefault("HF_ENDPOINT", access.hub)
+    # Of a network of one's own, whose model is nowhere else.
+    use_hub(access.hub)
     return access
 
 

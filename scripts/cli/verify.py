@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from scripts.cli.failure import WRONG_USE, Failure
+from scripts.cli.failure import WRONG_USE, Failure, reported
 
 if TYPE_CHECKING:
     from scripts.verify.check import Progress
@@ -44,6 +44,10 @@ def verify(
     Only the pinned model's tokenizer is fetched where it is not there yet. Exit status: 0 all
     holds, 1 something does not (the first is named), 2 it cannot be checked.
     """
+    for path, name in ((delivery, "the delivery"), (model_folder, "--model-folder")):
+        if path is not None and not path.is_dir():
+            raise Failure(f"{name}: {path} is no folder", WRONG_USE)
+    _look_up_at_own_hub(delivery)
     try:
         from scripts.verify.audit import audit_again
         from scripts.verify.check import verify as check
@@ -53,9 +57,6 @@ def verify(
         hint = "pip install '.[customer]' brings what renders prompts"
         raise Failure(f"{error.name} is not installed; {hint}", WRONG_USE) from error
 
-    for path, name in ((delivery, "the delivery"), (model_folder, "--model-folder")):
-        if path is not None and not path.is_dir():
-            raise Failure(f"{name}: {path} is no folder", WRONG_USE)
     validators = _hotkeys(validator_hotkeys)
     try:
         with _progress() as progress:
@@ -83,6 +84,17 @@ def verify(
     for line in summary(report, assurance):
         typer.echo(line)
     typer.echo("\nALL HOLDS.")
+
+
+def _look_up_at_own_hub(delivery: Path) -> None:
+    """Take the model of a network of one's own from its hub, as the working folder's file says."""
+    from scripts.batch.access import find_hub, use_hub
+    from scripts.batch.gateway import BatchError
+
+    # What came with a delivery says nothing of where its model is.
+    if delivery.resolve() not in (Path.cwd(), *Path.cwd().parents):
+        with reported(BatchError):
+            use_hub(find_hub())
 
 
 def _hotkeys(options: list[str] | None) -> frozenset[str] | None:

@@ -1,6 +1,7 @@
 """``reliquary verify``: what holds passes, and whatever was changed is found and named."""
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -24,6 +25,7 @@ from miner.engines.base import EngineSettings, make_engine
 from protocol.manifest import MANIFEST, OUTPUT, RECEIPTS
 from protocol.messages import Work
 from scripts.bench.made_delivery import Model, make_delivery
+from scripts.cli import main
 from scripts.tiny_model import WEIGHTS
 from scripts.up.plans import MODEL as TINY
 from scripts.verify.audit import audit_again
@@ -187,6 +189,21 @@ def test_the_command_tells_by_its_status(case: Case, copy: Path):
     assert done.returncode == 2
     assert "is no folder" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_the_model_is_looked_up_at_a_networks_own_hub(tmp_path: Path, monkeypatch):
+    """The working folder's file names it; one that came with the delivery is not read."""
+    monkeypatch.delenv("HF_ENDPOINT", raising=False)
+    delivery = tmp_path / "delivery"
+    delivery.mkdir()
+    for folder, hub in ((tmp_path, "http://own"), (delivery, "http://theirs")):
+        (folder / "reliquary.env").write_text(f"RELIQUARY_HUB={hub}\n")
+    for folder, looked_up_at in ((delivery, None), (tmp_path, "http://own")):
+        monkeypatch.chdir(folder)
+        monkeypatch.setattr(sys, "argv", ["reliquary", "verify", str(delivery), "--input", "x"])
+        with pytest.raises(SystemExit):
+            main()
+        assert os.environ.get("HF_ENDPOINT") == looked_up_at
 
 
 @pytest.fixture(scope="module")
