@@ -20,6 +20,8 @@ log = structlog.get_logger("gateway.http")
 
 # From the opening of a connection, or the first byte of a further request, to its last header.
 HEADER_SECONDS: Final = 20.0
+# Who was refused in the middle of a body may send the rest for this long, which nobody reads.
+LINGER_SECONDS: Final = 30.0
 # A client that takes nothing of its answer for this long is given up.
 STALL_SECONDS: Final = 120.0
 MAX_CONNECTIONS: Final = 4_096
@@ -39,6 +41,26 @@ class Connections(ServerState):
         self.idle: dict[BoundedProtocol, None] = {}
 
 
+class _LastingTransport:
+    """A transport whose ``close`` is its protocol's; all else is the transport's own."""
+
+    def __init__(self, transport: asyncio.Transport, protocol: "BoundedProtocol") -> None:
+        self._transport = transport
+        self._protocol = protocol
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+    def is_closing(self) -> bool:
+        """Say whether it is closed, or takes no further request."""
+        return self._protocol.lingers or self._transport.is_closing()
+
+    def close(self) -> None:
+        """Close it, but not on a client that is still sending its body."""
+        if not self.is_closing():
+            self._protocol.end(self._transport)
+
+
 class BoundedProtocol(H11Protocol):
     """One connection, closed when it idles before a request or reads nothing.
 
@@ -46,8 +68,10 @@ class BoundedProtocol(H11Protocol):
     opens thousands and sends nothing keeps nobody out.
     """
 
+    lingers = False
     _header_timer: asyncio.TimerHandle | None = None
     _stall_timer: asyncio.TimerHandle | None = None
+    _linger_timer: asyncio.TimerHandle | None = None
 
     @property
     def _idle(self) -> "dict[BoundedProtocol, None]":
@@ -55,7 +79,7 @@ class BoundedProtocol(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Start the clock of the first request."""
-        super().connection_made(transport)
+        super().connection_made(cast(asyncio.Transport, _LastingTransport(transport, self)))
         self._idle[self] = None
         if len(self.connections) > MAX_CONNECTIONS:
             longest = next(iter(self._idle))
@@ -69,10 +93,36 @@ class BoundedProtocol(H11Protocol):
         self._idle.pop(self, None)
         self._stop_watching()
         self._stop_stalling()
+        if self._linger_timer is not None:
+            self._linger_timer.cancel()
         super().connection_lost(exc)
+
+    def end(self, transport: asyncio.Transport) -> None:
+        """Close a connection once its client has sent its body, or for long enough.
+
+        Where unread bytes are left at the closing, the system resets the connection, and with that
+        the client loses the answer that told it why.
+        """
+        if self.conn.their_state is not h11.SEND_BODY or not transport.can_write_eof():
+            transport.close()
+            return
+        self.lingers = True
+        self._idle[self] = None
+        transport.write_eof()
+        self.flow.resume_reading()
+        self._linger_timer = self.loop.call_later(LINGER_SECONDS, transport.abort)
+
+    def shutdown(self) -> None:
+        """End the connection for the server's end."""
+        if self.lingers:
+            self.transport.abort()
+        else:
+            super().shutdown()
 
     def data_received(self, data: bytes) -> None:
         """Handle bytes; between requests they start the clock, a complete head stops it."""
+        if self.lingers:
+            return
         super().data_received(data)
         if self.transport.is_closing() or self._is_serving():
             self._idle.pop(self, None)

@@ -129,8 +129,8 @@ class RequestReader:
                 return None
             raise LineRefused(
                 "reference_without_grader",
-                "reference is read by a grader, and this batch has none: "
-                "set metadata.reliquary_grader or remove it.",
+                "reference is read by a grader, and this order has none: name one "
+                "(metadata.reliquary_grader of a batch, grader of a quote) or remove it.",
             )
         if not isinstance(value, str) or not 1 <= len(value) <= MAX_REFERENCE:
             raise invalid("reference", f"a text of 1 to {MAX_REFERENCE:,} characters", value)

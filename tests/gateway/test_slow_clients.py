@@ -250,3 +250,34 @@ def test_readers_that_stall_take_nobodys_place(
             f"{gateway.base_url}/files", headers={"Authorization": f"Bearer {other}"}
         )
         assert listed.status_code == 200
+
+
+def test_who_is_refused_while_sending_reads_why(gateway: LiveGateway) -> None:
+    """Of a connection that ends with its answer, too: a reset would take the answer along."""
+    size = 8 * 1024 * 1024
+    with connect(gateway) as connection:
+        connection.sendall(
+            b"PUT /api/v1/files/file-x/parts/1 HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
+            b"Authorization: Bearer none\r\nContent-Length: %d\r\n\r\n" % size
+        )
+        for _ in range(size // 2**16):
+            connection.sendall(b"x" * 2**16)
+            # What is answered at once is answered in the middle of the body.
+            time.sleep(0.001)
+        answer = read_all(connection)
+    assert answer.startswith(b"HTTP/1.1 401 ") and answer.endswith(b"}"), answer
+
+
+def test_who_sends_on_and_on_is_cut_off(
+    gateway: LiveGateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "LINGER_SECONDS", 0.5)
+    began = time.monotonic()
+    with connect(gateway) as connection, pytest.raises(ConnectionError):
+        connection.sendall(
+            b"POST /api/v1/files HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
+            b"Content-Length: 999999\r\n\r\n"
+        )
+        while time.monotonic() < began + 20:
+            connection.sendall(b"x")
+            time.sleep(0.02)
