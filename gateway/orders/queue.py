@@ -84,7 +84,7 @@ class _Line:
         self,
         line: Sequence[_InLine],
         miners: Sequence[LiveNode],
-        at_work: Mapping[str, float],
+        at_work: Mapping[str, Mapping[str, float]],
         held_back: Set[tuple[str, str]],
         now_ms: int,
     ) -> None:
@@ -99,7 +99,16 @@ class _Line:
     def place(self, order: Order) -> Place:
         """Return where a waiting order stands."""
         able = self._who_can(order)
-        position, tokens = 1, sum(self._at_work.get(hotkey, 0.0) for hotkey in able)
+        # Its own work, which a miner may have taken this moment, is nothing to wait for.
+        position, tokens = (
+            1,
+            sum(
+                rest
+                for hotkey in able
+                for order_id, rest in self._at_work.get(hotkey, {}).items()
+                if order_id != order.id
+            ),
+        )
         for before in self._line:
             if (before.expires_at_ms, before.id) >= (order.expires_at_ms, order.id):
                 break
@@ -137,11 +146,13 @@ def seconds_until(tokens: float, speeds: Sequence[float | None]) -> float | None
     return tokens * len(known) / (sum(known) * len(speeds))
 
 
-async def _tokens_at_work(session: AsyncSession, miners: Sequence[LiveNode]) -> dict[str, float]:
-    """Return what miners have yet to generate of the units that they hold, by hotkey."""
+async def _tokens_at_work(
+    session: AsyncSession, miners: Sequence[LiveNode]
+) -> dict[str, dict[str, float]]:
+    """Return what miners have yet to generate of the units they hold, by hotkey and order."""
     rest = col(Unit.samples) * tokens_a_sample() - col(Lease.tokens)
     statement = (
-        select(Lease.hotkey, func.sum(case((rest > 0, rest), else_=0)))
+        select(Lease.hotkey, Lease.order_id, func.sum(case((rest > 0, rest), else_=0)))
         .select_from(Lease)
         .join(Unit, col(Unit.id) == col(Lease.unit_id))
         .join(Order, col(Order.id) == col(Lease.order_id))
@@ -150,9 +161,12 @@ async def _tokens_at_work(session: AsyncSession, miners: Sequence[LiveNode]) -> 
             col(Lease.state) == LeaseState.LIVE,
             col(Lease.hotkey).in_([node.hotkey for node in miners]),
         )
-        .group_by(col(Lease.hotkey))
+        .group_by(col(Lease.hotkey), col(Lease.order_id))
     )
-    return {hotkey: float(tokens) for hotkey, tokens in (await session.exec(statement)).all()}
+    held: dict[str, dict[str, float]] = {}
+    for hotkey, order_id, tokens in (await session.exec(statement)).all():
+        held.setdefault(hotkey, {})[order_id] = float(tokens)
+    return held
 
 
 async def _line(session: AsyncSession) -> list[_InLine]:

@@ -141,9 +141,12 @@ def test_an_order_that_waits_expires(gateway: LiveGateway, clock: Clock) -> None
 
 
 def test_a_free_miner_is_no_wait(gateway: LiveGateway, nodes: FakeNodes) -> None:
-    first = order(gateway.openrelay(), item("q1"))
-    assert wait(gateway.openrelay(), first.id).status == "completed"
-    queue: Any = first.to_dict()["reliquary_queue"]
+    client = gateway.openrelay()
+    # Only once the nodes have announced themselves there is a free one.
+    assert wait(client, order(client, item("q1")).id).status == "completed"
+    batch = order(client, item("q2"))
+    assert wait(client, batch.id).status == "completed"
+    queue: Any = batch.to_dict()["reliquary_queue"]
     assert queue["queue_position"] == 1
     assert "reason" not in queue
     assert queue["estimated_start_at"].endswith("Z")

@@ -113,8 +113,12 @@ async def test_what_miners_hold_is_waited_for(world):
     await set_speed(world, miner, 1.0)
     first = await world.place([[1, 2, 3]] * 4, hours=24, max_tokens=8)
     waiting = await world.place(SIX, hours=48)
+    stale = await world.order(first)
     lease = await world.lease(miner)
     assert (await world.order(first)).status == "in_progress"
+    # As it was before, it is not shown to wait for its own work.
+    places = await places_in_line(world.store, [stale], world.policy, world.now)
+    assert places[first.id] == Place(1, world.now, waits_for_capacity=False)
     # The unit holds all four samples; nobody else waits before.
     assert await place_of(world, waiting) == Place(1, world.now + 16_000, waits_for_capacity=True)
     await heartbeat(world, miner, lease, tokens=10)
