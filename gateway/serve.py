@@ -17,7 +17,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from gateway.app import create_app
 from gateway.connections import MAX_HEADER_BYTES, BoundedProtocol, Connections, make_room
-from gateway.memory import give_back_freed
+from gateway.memory import give_back_freed, keep_what_is_there
 from gateway.settings import GatewaySettings
 from protocol.chain.base import Chain, ChainError
 from protocol.keys import HotkeyError
@@ -103,6 +103,7 @@ async def _serve(settings: GatewaySettings, chain: Chain) -> None:
     async with aclosing(chain), app.router.lifespan_context(app):
         listener = _listen(settings)
         host, port = listener.getsockname()[:2]
+        keep_what_is_there()
         log.info("gateway ready", url=f"http://{host}:{port}")
         await server.serve([listener])
     log.info("gateway stopped")

@@ -16,6 +16,7 @@ from typing import Annotated
 import typer
 from bittensor_core import Keypair
 
+from gateway.memory import keep_what_is_there
 from protocol.chain.local import LocalChain
 from protocol.messages import LoadedModel
 from scripts.bench.intake.files import MODEL, write_file
@@ -81,6 +82,8 @@ def run(miners: int, validators: int, lines: int, unit_seconds: float, at_most: 
                 for place, key in enumerate(keys)
             ]
             database = folder / "gateway" / "gateway.sqlite"
+            # The nodes' own collections of garbage are not to be measured.
+            keep_what_is_there()
             account.begin(gateway.process_id)
             before = gateway.used(), time.process_time(), time.monotonic()
             asyncio.run(_until_done(nodes, database, at_most))
