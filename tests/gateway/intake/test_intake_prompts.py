@@ -13,6 +13,7 @@ from tokenizers import Tokenizer, processors
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from gateway.intake import prompt as prompt_module
+from gateway.intake.outcome import Intake
 
 Make = Callable[..., dict[str, Any]]
 COMPLETIONS = "/v1/completions"
@@ -219,16 +220,23 @@ def test_unusable_tokenizer_files_are_the_models_fault(
     assert (refusal.status, refusal.code) == (422, "model_unsupported")
 
 
+@pytest.mark.parametrize("end", ["{{ messages[0].content }}", "{{ raise_exception('no') }}"])
 def test_the_templates_of_a_file_end_in_bounded_time(
-    chat: Make, run: Any, model_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    chat: Make,
+    run: Any,
+    model_folder: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    end: str,
 ) -> None:
-    """No line takes long by itself."""
+    """No line takes long by itself, and each may be refused."""
     folder = tmp_path / "slow"
     shutil.copytree(model_folder, folder)
-    loop = "{% for i in range(20000) %}{% endfor %}{{ messages[0].content }}"
-    (folder / "chat_template.jinja").write_text(loop)
+    loop = "{% for i in range(20000) %}{% endfor %}"
+    (folder / "chat_template.jinja").write_text(loop + end)
     lines = [chat(f"q{at}") for at in range(200)]
-    assert run(lines[:1], tokenizer_folder=folder).usable_lines == 1
+    alone = run(lines[:1], tokenizer_folder=folder)
+    assert isinstance(alone, Intake) or alone.code == "invalid_batch_file"
     monkeypatch.setattr(prompt_module, "MAX_TEMPLATE_SECONDS", 0.05)
     refusal = run(lines, tokenizer_folder=folder)
     assert (refusal.status, refusal.code) == (422, "model_unsupported")
