@@ -87,6 +87,11 @@ def fetch(
     return manifest
 
 
+def tell_of_no_try() -> None:
+    """Let tries that fail go untold, from now on: a command tells what came of the last one."""
+    stamina.instrumentation.set_on_retry_hooks(())
+
+
 def unreached(error: Exception) -> str:
     """Return why a server could not be reached, without the system's number of it."""
     return _ERRNO.sub("", str(error)) or type(error).__name__

@@ -183,7 +183,9 @@ def cancel(
 
 def _access(base_url: str | None, api_key: str | None, env: Path | None) -> "Access":
     from scripts.batch.access import find_access, use_hub
+    from scripts.fetch import tell_of_no_try
 
+    tell_of_no_try()
     access = find_access(base_url, api_key, env)
     # Of a network of one's own, whose model is nowhere else.
     use_hub(access.hub)

@@ -35,9 +35,10 @@ def fetch(
     """
     from scripts.batch.access import find_access
     from scripts.batch.gateway import BatchError
-    from scripts.fetch import FetchError
+    from scripts.fetch import FetchError, tell_of_no_try
     from scripts.fetch import fetch as fetch_delivery
 
+    tell_of_no_try()
     with reported(BatchError, FetchError, OSError):
         access = find_access(base_url, api_key, env)
         with _progress() as progress:

@@ -286,7 +286,9 @@ def test_mistakes_are_told_in_a_line(customer: Customer, tmp_path: Path) -> None
         (("retry", tmp_path, "--input", file), {}, "no whole delivery"),
         (("list",), {"RELIQUARY_BASE_URL": "http://127.0.0.1:9/v1"}, "could not be reached"),
     ):
-        *_, last = customer.here(*words, status=1, **changes)[1].splitlines()
+        printed, complaints = customer.here(*words, status=1, **changes)
+        assert printed == ""
+        *_, last = complaints.splitlines()
         assert last.startswith("reliquary: ") and said in last, (words, last)
         assert "Errno" not in last
     _, told = customer.here("run", file, "--max-price", "cheap", status=2)
