@@ -66,15 +66,46 @@ def judge_rows(
     )
     margins = np.where(drawn < 0, np.nan, 0.0)
     for row in np.flatnonzero((drawn != claimed) & (drawn >= 0)):
-        margins[row] = _margin(
-            np.ascontiguousarray(logits[row, :vocabulary_size]),
-            int(claimed[row]),
-            int(drawn[row]),
-            np.ascontiguousarray(keys[row], dtype=np.uint32),
-            int(positions[row]),
+        part = slice(row, row + 1)
+        margins[part] = margins_of(
+            logits[part, :vocabulary_size],
+            claimed[part],
+            drawn[part],
+            keys[part],
+            positions[part],
             sampling,
         )
     return drawn, margins
+
+
+def margins_of(
+    logits: np.ndarray,
+    claimed: np.ndarray,
+    drawn: np.ndarray,
+    keys: np.ndarray,
+    positions: np.ndarray,
+    sampling: Sampling,
+) -> np.ndarray:
+    """Return the margins of claims that are not the drawn ids, float64 [R].
+
+    Args:
+        logits: float32 [R, V], without padding.
+        claimed, drawn: integers [R], different in every row.
+        keys, positions, sampling: as ``judge_rows`` has them.
+    """
+    return np.array(
+        [
+            _margin(
+                np.ascontiguousarray(logits[row]),
+                int(claimed[row]),
+                int(drawn[row]),
+                np.ascontiguousarray(keys[row], dtype=np.uint32),
+                int(positions[row]),
+                sampling,
+            )
+            for row in range(len(logits))
+        ]
+    )
 
 
 def _margin(

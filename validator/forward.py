@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from protocol.messages import Stack
@@ -80,8 +81,10 @@ class Forward(Protocol):
         """
         ...
 
-    def logits(self, hidden: Any) -> NDArray[np.float32]:
-        """Return the logits of rows, float32 [rows, vocabulary_size]; the caller bounds the rows.
+    def logits(self, hidden: Any) -> torch.Tensor:
+        """Return the logits of rows, float32 [rows, vocabulary_size], where the model lies.
+
+        The caller bounds the rows.
 
         Raises:
             ForwardFailed: memory or the device gave out.

@@ -5,22 +5,22 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
+import torch
 
 from protocol.documents import work_keys
 from protocol.draw.key import key_words
-from protocol.messages import MAX_MARKS, SampleVerdict, Work
+from protocol.messages import MAX_MARKS, DeviceKind, SampleVerdict, Work
 from protocol.sampling import Sampling
-from scoring.entropy import entropies
 from scoring.margin_numba import judge_rows
 from scoring.profile import Profile, bins_of
 from scoring.sample_rule import Violation, judge_sample
 from validator.forward import Claim, Forward, Rows
+from validator.shown import shown
 from validator.structure import check_work
 from validator.verdicts import failure
 
 # Logits that stand in memory at once: rows times vocabulary never exceeds this.
-LOGITS_BYTES = 64 * 1024 * 1024
+LOGITS_BYTES: dict[DeviceKind, int] = {"cpu": 2**26, "cuda": 2**30}
 NOT_FINITE = "logits that are not finite"
 MANY_MARKS = f"more than {MAX_MARKS} margins"
 
@@ -45,16 +45,17 @@ class _Record:
     def enter(self, forward: Forward, work: Work, rows: Rows, pool: Executor) -> None:
         """Judge some rows, on all threads, and enter what they show."""
         logits = forward.logits(rows.hidden)
-        bounds = np.linspace(0, len(rows.places), forward.threads + 1).astype(int).tolist()
+        threads = forward.threads if logits.device.type == "cpu" else 1
+        bounds = np.linspace(0, len(rows.places), threads + 1).astype(int).tolist()
         parts = [slice(*pair) for pair in pairwise(bounds)]
         list(pool.map(lambda part: self._enter_part(logits[part], work, rows, part), parts))
         self.open -= np.bincount(rows.claims, minlength=self.open.size)
 
-    def _enter_part(self, logits: NDArray[np.float32], work: Work, rows: Rows, part: slice) -> None:
+    def _enter_part(self, logits: torch.Tensor, work: Work, rows: Rows, part: slice) -> None:
         """Judge ``part`` of the rows, of which these are the logits, and enter what they show."""
         claims, positions = rows.claims[part], rows.places[part]
         places = self.starts[claims] + positions
-        drawn, margins = judge_rows(
+        found = shown(
             logits,
             self.claimed[places],
             self.keys[claims],
@@ -62,12 +63,8 @@ class _Record:
             work.sampling,
             work.vocabulary_size,
         )
-        self.drawn[places], self.margins[places] = drawn, margins
-        # Where the margin is 0 the stratum has no say.
-        odd = np.flatnonzero(margins > 0)
-        if odd.size:
-            shown = logits[odd, : work.vocabulary_size]
-            self.entropies[places[odd]] = entropies(shown, work.sampling.temperature)
+        self.drawn[places], self.margins[places] = found.drawn, found.margins
+        self.entropies[places] = found.entropies
 
     def verdict(self, number: int) -> SampleVerdict:
         """Return the verdict on a sample of which every token is entered."""
@@ -130,7 +127,7 @@ def judge(
     claims = [Claim(work.samples[index].prompt, ids) for index, ids in samples.items()]
     with ThreadPoolExecutor(forward.threads) as pool:
         for rows in forward.hidden(work.prompts, claims, pack_tokens):
-            for start, stop in chunks(len(rows.places), forward.vocabulary_size):
+            for start, stop in chunks(len(rows.places), forward):
                 part = slice(start, stop)
                 table = Rows(rows.hidden[part], rows.claims[part], rows.places[part])
                 record.enter(forward, work, table, pool)
@@ -149,8 +146,8 @@ def compile_ahead() -> None:
         judge_rows(logits, ids, np.ones((2, 4), np.uint32), np.zeros(2, np.uint32), sampling, 32)
 
 
-def chunks(rows: int, vocabulary: int) -> Iterator[tuple[int, int]]:
+def chunks(rows: int, forward: Forward) -> Iterator[tuple[int, int]]:
     """Yield the bounds of the rows whose logits stand in memory together."""
-    size = max(1, LOGITS_BYTES // (4 * vocabulary))
+    size = max(1, LOGITS_BYTES[forward.stack().device] // (4 * forward.vocabulary_size))
     for start in range(0, rows, size):
         yield start, min(start + size, rows)

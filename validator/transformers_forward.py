@@ -80,11 +80,10 @@ class TransformersForward:
                 return
             yield rows
 
-    def logits(self, hidden: torch.Tensor) -> NDArray[np.float32]:
+    def logits(self, hidden: torch.Tensor) -> torch.Tensor:
         """Return the logits of rows, float32 [rows, vocabulary_size]; see ``Forward.logits``."""
         with _failures(), torch.inference_mode():
-            logits = torch.nn.functional.linear(hidden.float(), self._weight, self._bias)
-            return logits.cpu().numpy()
+            return torch.nn.functional.linear(hidden.float(), self._weight, self._bias)
 
     def _pack_states(
         self, prompts: Sequence[Sequence[int]], claims: Sequence[Claim], pack_tokens: int
@@ -198,5 +197,5 @@ def _probe_logits(
 ) -> NDArray[np.float32]:
     table = np.empty((len(claims), len(claims[0].ids), forward.vocabulary_size), np.float32)
     for rows in forward.hidden([prompt], claims, budget):
-        table[rows.claims, rows.places] = forward.logits(rows.hidden)
+        table[rows.claims, rows.places] = forward.logits(rows.hidden).cpu()
     return table.reshape(-1, forward.vocabulary_size)

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from safetensors import safe_open
 
 from protocol.messages import Stack
@@ -77,10 +76,10 @@ class VllmForward:
         if batch:
             yield self._run(prompts, claims, batch)
 
-    def logits(self, hidden: torch.Tensor) -> NDArray[np.float32]:
+    def logits(self, hidden: torch.Tensor) -> torch.Tensor:
         """Return the logits of rows, float32 [rows, vocabulary_size]; see ``Forward.logits``."""
         with _failures(), torch.inference_mode():
-            return torch.nn.functional.linear(hidden.float(), self._weight).cpu().numpy()
+            return torch.nn.functional.linear(hidden.float(), self._weight)
 
     def _run(
         self, prompts: Sequence[Sequence[int]], claims: Sequence[Claim], batch: Sequence[int]

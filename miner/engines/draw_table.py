@@ -1,7 +1,7 @@
 """Draw inputs of the requests that an engine decodes, one slot a request, and the draw over them.
 
 What every engine shares: rows of logits go in with their slots and positions, token ids come out.
-On the CPU the fused numba loop draws, on an accelerator the torch form, so logits never travel.
+Logits never travel: the fused numba loop draws on the CPU, and a form on tensors on a GPU.
 """
 
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from typing import Any, Self
 import numpy as np
 import torch
 
-from protocol.draw import numba_form, torch_form
+from protocol.draw import device_form, numba_form
 from protocol.draw.key import key_words
 from protocol.sampling import Sampling
 
@@ -151,7 +151,7 @@ class DrawTable:
             )
             return torch.from_numpy(drawn)
         keys, temperature, top_k, top_p, min_p = self.upload()
-        return torch_form.draw_rows(
+        return device_form.draw_rows(
             logits,
             keys[slots],
             positions.to(self._device),

@@ -49,6 +49,34 @@ def draw_rows(
         ValueError: a shape does not fit.
         TypeError: the logits are not float32.
     """
+    columns = checked(
+        logits, keys, positions, temperature, top_k, top_p, min_p, vocabulary_size=vocabulary_size
+    )
+    rows = max(1, ELEMENTS // vocabulary_size)
+    parts = [
+        _draw(logits[at : at + rows, :vocabulary_size], *(c[at : at + rows] for c in columns))
+        for at in range(0, len(logits), rows)
+    ]
+    return torch.cat(parts) if parts else keys.new_empty(0, dtype=torch.int64)
+
+
+def checked(
+    logits: Tensor,
+    keys: Tensor,
+    positions: Tensor,
+    temperature: Tensor,
+    top_k: Tensor,
+    top_p: Tensor,
+    min_p: Tensor,
+    *,
+    vocabulary_size: int,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """Return the columns of ``draw_rows`` as int64 and float64, after a look at every shape.
+
+    Raises:
+        ValueError: a shape does not fit.
+        TypeError: the logits are not float32.
+    """
     if logits.dtype != torch.float32:
         raise TypeError(f"logits must be float32, not {logits.dtype}")
     if logits.ndim != 2 or not 1 <= vocabulary_size <= logits.shape[1]:
@@ -64,12 +92,7 @@ def draw_rows(
     )
     if any(len(column) != len(logits) for column in columns) or keys.shape[1:] != (4,):
         raise ValueError(f"keys and parameters must have one entry for each of {len(logits)} rows")
-    rows = max(1, ELEMENTS // vocabulary_size)
-    parts = [
-        _draw(logits[at : at + rows, :vocabulary_size], *(c[at : at + rows] for c in columns))
-        for at in range(0, len(logits), rows)
-    ]
-    return torch.cat(parts) if parts else keys.new_empty(0, dtype=torch.int64)
+    return columns
 
 
 def gumbel(keys: Tensor, positions: Tensor, ids: Tensor) -> Tensor:
@@ -99,7 +122,7 @@ def _draw(
     """Return the ids due at rows that fit into memory at once, int64 [R]."""
     top = logits.amax(dim=1).double()
     valid = top.isfinite()
-    floor = _floor(logits, top, temperature, top_k, min_p)
+    floor = floors(logits, top, temperature, top_k, min_p)
     count = int((logits >= floor[:, None]).sum(dim=1).max())
     if count * 8 <= logits.shape[1]:
         # Few survive: they are the first ones of each row, and only they need noise.
@@ -150,7 +173,7 @@ def _draw_in_nucleus(
         result[rows] = drawn
 
 
-def _floor(
+def floors(
     logits: Tensor, top: Tensor, temperature: Tensor, top_k: Tensor, min_p: Tensor
 ) -> Tensor:
     """Return the least logit that min_p and top_k keep, float64 [R]; -inf where both are off."""

@@ -141,7 +141,7 @@ def audit(
 
     def packed() -> None:
         for found in forward.hidden(work.prompts, claims, PACK_TOKENS):
-            for start, stop in chunks(len(found.places), forward.vocabulary_size):
+            for start, stop in chunks(len(found.places), forward):
                 forward.logits(found.hidden[start:stop])
 
     def audited() -> float:

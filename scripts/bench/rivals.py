@@ -144,7 +144,7 @@ def _logits(forward: Forward, work: Work, claims: Sequence[Claim]) -> Rows:
     found = np.empty((starts[-1], work.vocabulary_size), np.float32)
     for rows in forward.hidden(work.prompts, claims, PACK_TOKENS):
         logits = forward.logits(rows.hidden)[:, : work.vocabulary_size]
-        found[starts[rows.claims] + rows.places] = logits
+        found[starts[rows.claims] + rows.places] = logits.cpu()
     return found
 
 

@@ -85,4 +85,4 @@ def _rows(
         for start in range(0, len(rows.places), ROWS_AT_ONCE):
             part = slice(start, start + ROWS_AT_ONCE)
             logits = forward.logits(rows.hidden[part])[:, : work.vocabulary_size]
-            yield rows.claims[part], rows.places[part], logits
+            yield rows.claims[part], rows.places[part], logits.cpu().numpy()

@@ -1,12 +1,13 @@
-"""The tensor form of the draw on a CUDA device gives the compiled form's ids."""
+"""The tensor forms of the draw on a CUDA device give the compiled form's ids."""
 
 from hashlib import sha256
+from types import ModuleType
 
 import numpy as np
 import pytest
 import torch
 
-from protocol.draw import numba_form, torch_form
+from protocol.draw import device_form, numba_form, torch_form
 from protocol.draw.key import key_words
 from protocol.sampling import Sampling
 
@@ -14,6 +15,7 @@ VOCABULARY, ROWS = 151_936, 16
 
 
 @pytest.mark.gpu
+@pytest.mark.parametrize("form", [torch_form, device_form])
 @pytest.mark.parametrize(
     "sampling",
     [
@@ -24,7 +26,7 @@ VOCABULARY, ROWS = 151_936, 16
     ],
     ids=["unfiltered", "top_k and top_p", "top_p", "min_p"],
 )
-def test_a_gpu_draws_what_the_cpu_draws(sampling: Sampling) -> None:
+def test_a_gpu_draws_what_the_cpu_draws(form: ModuleType, sampling: Sampling) -> None:
     generator = np.random.default_rng(7)
     logits = (3 * generator.standard_normal((ROWS, VOCABULARY))).astype(np.float32)
     logits[:, :40] += 8
@@ -40,5 +42,5 @@ def test_a_gpu_draws_what_the_cpu_draws(sampling: Sampling) -> None:
     tensors = [
         torch.from_numpy(column).cuda() for column in (logits, keys.astype(np.int64), *columns)
     ]
-    drawn = torch_form.draw_rows(*tensors, VOCABULARY).cpu().numpy()
+    drawn = form.draw_rows(*tensors, VOCABULARY).cpu().numpy()
     np.testing.assert_array_equal(drawn, due)

@@ -229,7 +229,7 @@ class Watched:
             raise ForwardFailed("broken")
         yield from self._forward.hidden(prompts, claims, pack_tokens)
 
-    def logits(self, hidden: torch.Tensor) -> np.ndarray:
+    def logits(self, hidden: torch.Tensor) -> torch.Tensor:
         logits = self._forward.logits(hidden)
         self.tables.append(logits.nbytes)
         return logits
@@ -245,9 +245,9 @@ def test_the_table_of_logits_is_bounded(
     samples = generate(work)
     watched = Watched(forward)
     whole = audit(work, samples, watched, ASSUMED)
-    assert max(watched.tables) <= judging.LOGITS_BYTES
+    assert max(watched.tables) <= judging.LOGITS_BYTES["cpu"]
     bound = 7 * 4 * forward.vocabulary_size + 3
-    monkeypatch.setattr(judging, "LOGITS_BYTES", bound)
+    monkeypatch.setitem(judging.LOGITS_BYTES, "cpu", bound)
     watched = Watched(forward)
     assert audit(work, samples, watched, ASSUMED) == whole
     assert max(watched.tables) <= bound

@@ -90,7 +90,7 @@ def packed(forward: TransformersForward, budget: int) -> list[np.ndarray]:
     prompts, claims = case()
     logits = [np.full((len(claim.ids), forward.vocabulary_size), np.nan) for claim in claims]
     for rows in forward.hidden(prompts, claims, budget):
-        found = forward.logits(rows.hidden)
+        found = forward.logits(rows.hidden).numpy()
         assert found.dtype == np.float32
         for row, claim, place in zip(found, rows.claims, rows.places, strict=True):
             logits[claim][place] = row

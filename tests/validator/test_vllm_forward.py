@@ -63,7 +63,7 @@ def samples(work: Work) -> list[list[int]]:
         while len(ids) < work.sampling.max_tokens:
             # The last of the rows predicts the id that is claimed after all that stand.
             (rows,) = forward.hidden(work.prompts, [Claim(sample.prompt, [*ids, 0])], 4_096)
-            logits = forward.logits(rows.hidden)[-1, : work.vocabulary_size]
+            logits = forward.logits(rows.hidden)[-1, : work.vocabulary_size].numpy()
             ids.append(draw(logits, key, len(ids), work.sampling))
         found.append(ids)
     return found
