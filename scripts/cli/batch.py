@@ -146,11 +146,12 @@ def list_(
             order["state"],
             shown_time(order["created_at"] * 1000),
             f"{order['progress']['lines_completed']}/{order['progress']['lines_total']}",
+            order["charged_usd"],
             order["model"],
         )
         for order in orders
     ]
-    print_table(("BATCH", "STATE", "CREATED", "LINES", "MODEL"), rows)
+    print_table(("BATCH", "STATE", "CREATED", "LINES", "CHARGED USD", "MODEL"), rows)
 
 
 @batch.command("show")

@@ -189,7 +189,10 @@ def test_stopped_by_ctrl_c_the_same_command_goes_on(customer: Customer, tmp_path
     printed, said = customer.here("run", file, "--out", out)
     assert "ALL HOLDS." in printed
     assert f"{ordered}: ordered before, and not again; another --out" in said
-    assert json.loads(customer.here("show", ordered)[0])["state"] == "delivered"
+    shown = json.loads(customer.here("show", ordered)[0])
+    assert shown["state"] == "delivered"
+    (listed,) = [row for row in customer.here("list")[0].splitlines() if ordered in row]
+    assert {"delivered", "2/2", shown["charged_usd"]} <= set(listed.split())
     other = write(tmp_path / "other.jsonl", line(5))
     assert "another file" in customer.here("run", other, "--out", out, "--yes", status=1)[1]
 
