@@ -11,6 +11,7 @@ from gateway.api.signed import Signed
 from gateway.api.state import State, StateOf
 from gateway.orders import dispatch, results, verdicts
 from gateway.orders.auditing import AuditGrant
+from gateway.orders.content import is_small
 from gateway.orders.waiting import Place, Want
 from protocol.messages import (
     Announcement,
@@ -68,7 +69,10 @@ async def lease(request: Request, call: Signed, state: StateOf) -> Response:
         granted = await _patiently(request, call, state, asked, audit)
         return nothing if granted is None else await _audit(granted, state)
     lease = await _patiently(request, call, state, asked, generation)
-    return nothing if lease is None else _json(await asyncio.to_thread(lease.model_dump_json))
+    if lease is None:
+        return nothing
+    small = is_small(lease.work)
+    return _answer(lease) if small else _json(await asyncio.to_thread(lease.model_dump_json))
 
 
 async def _patiently(

@@ -12,7 +12,7 @@ from sqlalchemy.orm import aliased
 from sqlmodel import col, exists, or_, select
 from sqlmodel.ext.asyncio.session import AsyncSession
 
-from gateway.orders.content import unit_work
+from gateway.orders.content import is_small, unit_work
 from gateway.orders.generation import audit_backlogs
 from gateway.orders.judges import TAKEN_BEFORE, fresh_judges, refuse_distrusted
 from gateway.orders.leases import issued_at, may_hold_more, new_lease, refuse_unreliable
@@ -82,7 +82,8 @@ class AuditGrant:
         Raises:
             ObjectMissing: the result is gone.
         """
-        head = await asyncio.to_thread(self.terms.model_dump_json)
+        encode = self.terms.model_dump_json
+        head = encode() if is_small(self.terms.work) else await asyncio.to_thread(encode)
         before = f'{head[:-1]},"result":'.encode()
         size = await objects.size(self.result_key)
         return len(before) + size + 1, self._pieces(objects, before, size)

@@ -78,7 +78,7 @@ async def waiting(store: Store, now_ms: int) -> list[str]:
     statement = (
         select(Order.id).where(*_waits(now_ms)).order_by(col(Order.created_at_ms), col(Order.id))
     )
-    async with store.read() as session:
+    async with store.glance() as session:
         return list((await session.exec(statement)).all())
 
 

@@ -11,7 +11,7 @@ from sqlmodel import col, func, select
 from sqlmodel.ext.asyncio.session import AsyncSession
 
 from gateway.orders import transitions, units
-from gateway.orders.content import unit_work
+from gateway.orders.content import is_small, unit_work
 from gateway.orders.leases import (
     issued_at,
     new_lease,
@@ -270,7 +270,10 @@ async def _handed_out(
 ) -> LeaseMessage:
     """Commit to the lease's work by a signature and return its message."""
     work = await unit_work(store.objects, order, unit)
-    statement = await asyncio.to_thread(statement_of, lease, work)
+    if is_small(work):
+        statement = statement_of(lease, work)
+    else:
+        statement = await asyncio.to_thread(statement_of, lease, work)
     signature = sign_statement(keypair, statement)
     async with store.write() as session:
         lease.signature = signature
