@@ -62,7 +62,9 @@ OPENRELAY_MOUNT = "/v1"
 
 MAX_RESULT_BYTES = 64 * 1024 * 1024
 MAX_VERDICTS_BYTES = 16 * 1024 * 1024
-MAX_BODY_BYTES = 1024 * 1024
+MAX_NODE_BODY_BYTES = 1024 * 1024
+# Twice the largest create body with all of it escaped; reading one keeps other requests waiting.
+MAX_JSON_BYTES = 256 * 1024
 # A node's client waits no longer for its answer; reading the largest result takes a tenth of it.
 READING_SECONDS = 30.0
 # All bodies of nodes that are held before their sender is proven.
@@ -208,7 +210,7 @@ def body_limit(path: str) -> int:
         return MAX_RESULT_BYTES
     if path.startswith("/nodes/") and path.endswith("/verdicts"):
         return MAX_VERDICTS_BYTES
-    return MAX_BODY_BYTES
+    return MAX_NODE_BODY_BYTES if path.startswith("/nodes/") else MAX_JSON_BYTES
 
 
 async def _batches_enabled(state: StateOf) -> None:

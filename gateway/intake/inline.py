@@ -16,7 +16,8 @@ from gateway.intake.lines import MAX_LINE_BYTES, MAX_LINES
 from gateway.intake.outcome import FileRefusal
 from gateway.intake.window import Malformed, TooLarge, Window, too_large
 
-MAX_REST_BYTES = 1024 * 1024
+# All that is no request is read by the gateway itself.
+MAX_REST_BYTES = 256 * 1024
 
 _BREAKS = str.maketrans("\r\n", "  ")
 # What a line lacks, by the character that it is marked with.

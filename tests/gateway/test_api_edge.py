@@ -213,7 +213,12 @@ def test_bodies_that_are_no_create_body(gateway: LiveGateway) -> None:
                  b'{"a":"\\ud800"}', b"\xff", b"[" * 100_000, b'{"a":' * 1_000):  # fmt: skip
         assert_error(post(body), 400, "invalid_request")
     assert_error(post(b"{}", "text/plain"), 415, "unsupported_media_type")
-    assert_error(post(b" " * 2_000_000), 413, "request_too_large")
+    assert_error(post(b" " * (256 * 1024 + 1)), 413, "request_too_large")
+    # The largest that there is, all of it escaped, is read.
+    metadata = {f"{at:02}" + "😀" * 62: "😀" * 512 for at in range(16)}
+    order = {"endpoint": "/v1/completions", "completion_window": "24h", "metadata": metadata}
+    largest = json.dumps(order | {"input_file_id": "file-x"}).encode()
+    assert_error(post(largest), 404, "file_not_found")
     chunked = httpx.post(
         url,
         content=iter([b" " * 700_000] * 2),
