@@ -18,7 +18,7 @@ def scores(
     ] = None,
     records: Annotated[
         Path, typer.Option(help="Folder that keeps the records, so that a change is noticed.")
-    ] = Path("reliquary-epochs"),
+    ] = Path(typer.get_app_dir("reliquary"), "epochs"),
     block: Annotated[
         int | None, typer.Option(min=0, help="As of this block; by default all records count.")
     ] = None,
