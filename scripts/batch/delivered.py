@@ -2,12 +2,13 @@
 
 import json
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
-from protocol.manifest import MANIFEST, Manifest
+from protocol.manifest import MANIFEST, Manifest, NativeStatement
 from scripts.batch.gateway import BatchError, Gateway
 from scripts.fetch import BATCH_ID
 
@@ -25,8 +26,28 @@ def order_id_of(batch_id: str) -> str:
     return batch_id.removeprefix("batch_")
 
 
-def errors_of(gateway: Gateway, batch_id: str) -> list[dict[str, Any]]:
-    """Return the error entries of an ended order.
+@dataclass(frozen=True)
+class Ended:
+    """What matters of an ended order to whoever orders a part of it again.
+
+    Attributes:
+        errors: its error entries.
+        grader, output_format: as it was ordered; None where it has none.
+    """
+
+    errors: list[dict[str, Any]]
+    grader: str | None
+    output_format: str | None
+
+    @property
+    def options(self) -> str:
+        """The options of ``reliquary batch run`` that order the same again."""
+        grader = "" if self.grader is None else f" --grader {self.grader}"
+        return grader + (" --parquet" if self.output_format == "parquet" else "")
+
+
+def ended_order(gateway: Gateway, batch_id: str) -> Ended:
+    """Return what the gateway says of an ended order.
 
     Raises:
         BatchError: it has not ended, or left nothing to read.
@@ -44,11 +65,12 @@ def errors_of(gateway: Gateway, batch_id: str) -> list[dict[str, Any]]:
     ]
     if not urls and order["error_file_id"] is not None:
         urls = [f"/api/openai/v1/files/{order['error_file_id']}/content"]
-    return [entry for url in urls for entry in _entries(gateway.content(url))]
+    errors = [entry for url in urls for entry in _entries(gateway.content(url))]
+    return Ended(errors, order["grader"], order["output_format"])
 
 
-def errors_in(folder: Path) -> list[dict[str, Any]]:
-    """Return the error entries of a delivery's folder.
+def ended_in(folder: Path) -> Ended:
+    """Return what a delivery's folder says of its order.
 
     Raises:
         BatchError: it is no delivery.
@@ -58,12 +80,15 @@ def errors_in(folder: Path) -> list[dict[str, Any]]:
         manifest = Manifest.model_validate_json((folder / MANIFEST).read_bytes())
     except (FileNotFoundError, ValidationError) as error:
         raise BatchError(f"{folder} holds no whole delivery; fetch it first") from error
-    return [
+    statement = manifest.statement
+    errors = [
         entry
-        for name in sorted(manifest.statement.files)
+        for name in sorted(statement.files)
         if name.startswith("errors")
         for entry in _entries((folder / name).read_bytes())
     ]
+    output_format = statement.output_format if isinstance(statement, NativeStatement) else None
+    return Ended(errors, statement.grader, output_format)
 
 
 def _entries(content: bytes) -> Iterator[dict[str, Any]]:

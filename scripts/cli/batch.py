@@ -99,18 +99,18 @@ def retry(
 
     Refused lines, which would be refused again, are listed apart.
     """
-    from scripts.batch.delivered import errors_in, errors_of
+    from scripts.batch.delivered import ended_in, ended_order
     from scripts.batch.gateway import BatchError
     from scripts.batch.retrying import lines_to_retry
 
     path = out or input_file.with_name(f"{input_file.stem}-retry.jsonl")
     with reported(BatchError, OSError):
         if Path(source).is_dir():
-            errors = errors_in(Path(source))
+            ended = ended_in(Path(source))
         else:
             with _gateway(_access(base_url, api_key, env)) as gateway:
-                errors = errors_of(gateway, source)
-        found = lines_to_retry(input_file, errors)
+                ended = ended_order(gateway, source)
+        found = lines_to_retry(input_file, ended.errors)
         for entry in found.refused:
             error, name = entry["error"], entry["custom_id"] or "no custom_id"
             typer.echo(
@@ -124,7 +124,8 @@ def retry(
                 file.writelines(found.lines)
         except FileExistsError as error:
             raise BatchError(f"{path} exists already; choose another --out") from error
-    typer.echo(f"{path}: {len(found.lines):,} lines; order them: reliquary batch run {path}")
+    command = f"reliquary batch run {path}{ended.options}"
+    typer.echo(f"{path}: {len(found.lines):,} lines; order them: {command}")
 
 
 @batch.command("list")

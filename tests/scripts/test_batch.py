@@ -246,8 +246,9 @@ def test_on_a_terminal_the_price_is_asked(customer: Customer, tmp_path: Path) ->
 
 
 def test_a_batch_that_never_began_is_ordered_again(customer: Customer, tmp_path: Path) -> None:
-    file, out = write(tmp_path / "in.jsonl", line(0)), tmp_path / "out"
-    with customer.start("run", file, "--out", out, "--yes") as process:
+    file = write(tmp_path / "in.jsonl", line(0, reference="hello world"))
+    out, kind = tmp_path / "out", ("--grader", "exact_match_v1", "--parquet")
+    with customer.start("run", file, "--out", out, "--yes", *kind) as process:
         record = out / ".run.json"
         deadline = time.monotonic() + SECONDS
         while not (record.exists() and json.loads(record.read_text())["ordered"]):
@@ -259,8 +260,10 @@ def test_a_batch_that_never_began_is_ordered_again(customer: Customer, tmp_path:
     assert (process.returncode, "is cancelled" in printed) == (0, True), said
     for source in (f"batch_{ordered}", out):
         again = tmp_path / f"again-{len(str(source))}.jsonl"
-        customer.here("retry", source, "--input", file, "--out", again)
+        printed, _ = customer.here("retry", source, "--input", file, "--out", again)
         assert again.read_bytes() == file.read_bytes()
+        # What it says to do orders the same again.
+        assert printed.endswith(f"reliquary batch run {again} {' '.join(kind)}\n")
 
 
 def test_mistakes_are_told_in_a_line(customer: Customer, tmp_path: Path) -> None:
