@@ -2,13 +2,15 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from protocol.messages import Stack
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 # Classes whose forward here the tests compare with transformers' own, one by one.
 ARCHITECTURES = (
@@ -81,7 +83,7 @@ class Forward(Protocol):
         """
         ...
 
-    def logits(self, hidden: Any) -> torch.Tensor:
+    def logits(self, hidden: Any) -> "Tensor":
         """Return the logits of rows, float32 [rows, vocabulary_size], where the model lies.
 
         The caller bounds the rows.
