@@ -6,7 +6,6 @@ import sys
 
 _M_MMAP_THRESHOLD, _M_ARENA_MAX = -3, -8
 _LARGE_BYTES = 256 * 1024
-_ARENAS = 2
 
 
 def keep_what_is_there() -> None:
@@ -19,15 +18,18 @@ def keep_what_is_there() -> None:
     gc.freeze()
 
 
-def give_back_freed() -> None:
+def give_back_freed(heaps: int = 2) -> None:
     """Make glibc return large buffers once they are freed, and keep few heaps.
 
     By itself it comes to keep buffers of up to 32 MiB for reuse, in a heap for each thread: a
     process that once took pieces of some MiB never shrinks again. Other C libraries are left alone.
+
+    Args:
+        heaps: threads that allocate all the time wait for each other where they have fewer.
     """
     if sys.platform != "linux":
         return
     library = ctypes.CDLL(None)
     if hasattr(library, "gnu_get_libc_version"):
         library.mallopt(_M_MMAP_THRESHOLD, _LARGE_BYTES)
-        library.mallopt(_M_ARENA_MAX, _ARENAS)
+        library.mallopt(_M_ARENA_MAX, heaps)

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from gateway.memory import give_back_freed
 
 MAX_MEMORY_BYTES = 3 * 1024**3
+MAX_HEAPS = 8
 # The exit code of a worker that computed past its ``cpu_deadline``.
 OVERTIME = -signal.SIGPROF
 
@@ -20,7 +21,8 @@ def prepare() -> None:
 
     Ctrl-C reaches the whole process group; the gateway alone decides what to do about it.
     """
-    give_back_freed()
+    # Tokenizers allocate in a thread for each core.
+    give_back_freed(heaps=1 + min(os.cpu_count() or 1, MAX_HEAPS))
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     _, hard = resource.getrlimit(resource.RLIMIT_DATA)
     if hard == resource.RLIM_INFINITY or hard > MAX_MEMORY_BYTES:
