@@ -2,7 +2,7 @@
 
 One table of logits at a full vocabulary. Every way of sampling takes its turn in every round, so
 that whatever else the machine does falls on all of them, and the best round counts. Times are the
-processor's, on one core.
+processor's, on one core; on a GPU they are the clock's, from the call to the ids on the host.
 """
 
 import time
@@ -14,8 +14,9 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from protocol.draw import numba_form, reference, torch_form
+from protocol.draw import device_form, numba_form, reference, torch_form
 from protocol.draw.key import key_words
+from protocol.messages import DeviceKind
 from protocol.sampling import Sampling
 
 VOCABULARY = 151_936
@@ -67,8 +68,12 @@ class Rows:
         return float(-(mass * np.log(np.maximum(mass, 1e-300))).sum(axis=1).mean())
 
 
-def run(quick: bool) -> list[Timing]:
-    """Measure, print the table and return its entries; ``quick`` takes fewer rows and rounds.
+def run(quick: bool, device: DeviceKind = "cpu") -> list[Timing]:
+    """Measure, print the table and return its entries.
+
+    Args:
+        quick: fewer rows and rounds.
+        device: where the tensors lie.
 
     Raises:
         RuntimeError: two forms of the draw gave different ids.
@@ -80,11 +85,13 @@ def run(quick: bool) -> list[Timing]:
         timings = [
             timing
             for filters, sampling in SAMPLINGS.items()
-            for timing in _measure(rows, filters, sampling, QUICK_ROUNDS if quick else ROUNDS)
+            for timing in _measure(
+                rows, filters, sampling, QUICK_ROUNDS if quick else ROUNDS, device
+            )
         ]
     finally:
         torch.set_num_threads(threads)
-    Console().print(_table(timings, rows))
+    Console().print(_table(timings, rows, device))
     return timings
 
 
@@ -113,16 +120,19 @@ def plain_sampler(logits: torch.Tensor, sampling: Sampling) -> torch.Tensor:
     return (logits - noise).argmax(dim=-1)
 
 
-def _measure(rows: Rows, filters: str, sampling: Sampling, rounds: int) -> list[Timing]:
+def _measure(
+    rows: Rows, filters: str, sampling: Sampling, rounds: int, device: DeviceKind
+) -> list[Timing]:
     """Time every way of sampling under one set of filters."""
-    ways = _ways(rows, sampling)
+    ways = _ways(rows, sampling, device)
+    clock = time.thread_time if device == "cpu" else time.perf_counter
     drawn = {way: sample() for way, sample in ways.items() if way != PLAIN}
     best = dict.fromkeys(ways, float("inf"))
     for _ in range(rounds):
         for way, sample in ways.items():
-            start = time.thread_time()
+            start = clock()
             sample()
-            best[way] = min(best[way], time.thread_time() - start)
+            best[way] = min(best[way], clock() - start)
     first = next(iter(drawn.values()))
     for way, ids in drawn.items():
         if not np.array_equal(ids, first[: len(ids)]):
@@ -133,7 +143,9 @@ def _measure(rows: Rows, filters: str, sampling: Sampling, rounds: int) -> list[
     ]
 
 
-def _ways(rows: Rows, sampling: Sampling) -> dict[str, Callable[[], np.ndarray]]:
+def _ways(
+    rows: Rows, sampling: Sampling, device: DeviceKind
+) -> dict[str, Callable[[], np.ndarray]]:
     """Return every way of sampling the rows, by name; each gives the ids of the first rows."""
     count = len(rows.logits)
     keys = np.stack([key_words(key) for key in rows.keys])
@@ -144,12 +156,12 @@ def _ways(rows: Rows, sampling: Sampling) -> dict[str, Callable[[], np.ndarray]]
         np.full(count, sampling.min_p),
     )
     columns = (keys, rows.positions, *parameters)
-    logits = torch.from_numpy(rows.logits)
-    temperature, top_k, top_p, min_p = (torch.from_numpy(column) for column in parameters)
-    key_tensor, positions = (
-        torch.from_numpy(keys.astype(np.int64)),
-        torch.from_numpy(rows.positions),
+    logits = torch.from_numpy(rows.logits).to(device)
+    temperature, top_k, top_p, min_p = (torch.from_numpy(one).to(device) for one in parameters)
+    words, positions = (
+        torch.from_numpy(one).to(device) for one in (keys.astype(np.int64), rows.positions)
     )
+    tensors = (logits, words, positions, temperature, top_k, top_p, min_p)
 
     def readable() -> np.ndarray:
         drawn = [
@@ -158,19 +170,24 @@ def _ways(rows: Rows, sampling: Sampling) -> dict[str, Callable[[], np.ndarray]]
         ]
         return np.array(drawn)
 
-    return {
+    here = {
         "forced, numba": lambda: numba_form.draw_rows(rows.logits, *columns, VOCABULARY),
-        "forced, torch": lambda: torch_form.draw_rows(
-            logits, key_tensor, positions, temperature, top_k, top_p, min_p, VOCABULARY
-        ).numpy(),
         "forced, NumPy reference": readable,
-        PLAIN: lambda: plain_sampler(logits, sampling).numpy(),
     }
+    there = {
+        "forced, torch": lambda: torch_form.draw_rows(*tensors, VOCABULARY).cpu().numpy(),
+        PLAIN: lambda: plain_sampler(logits, sampling).cpu().numpy(),
+    }
+    if device == "cpu":
+        return here | there
+    fused = {"forced, fused": lambda: device_form.draw_rows(*tensors, VOCABULARY).cpu().numpy()}
+    return fused | there
 
 
-def _table(timings: list[Timing], rows: Rows) -> Table:
+def _table(timings: list[Timing], rows: Rows, device: DeviceKind) -> Table:
+    place = "one core" if device == "cpu" else torch.cuda.get_device_name()
     table = Table(
-        title=f"Sampling {len(rows.logits)} rows of {VOCABULARY:,} logits on one core\n"
+        title=f"Sampling {len(rows.logits)} rows of {VOCABULARY:,} logits on {place}\n"
         f"ms, and times as fast as the plain sampler; mean entropy {rows.entropy():.1f} nats"
     )
     table.add_column("")

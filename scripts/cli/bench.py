@@ -1,6 +1,6 @@
 """``reliquary bench``: the measurements in ``docs/benchmarks.md``; each shows its options."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -12,11 +12,12 @@ bench = typer.Typer(help="Measure what docs/benchmarks.md states.", no_args_is_h
 @bench.command("draw")
 def draw(
     quick: Annotated[bool, typer.Option(help="Fewer rows and rounds: a look, no figure.")] = False,
+    device: Annotated[Literal["cpu", "cuda"], typer.Option(help="Where the logits lie.")] = "cpu",
 ) -> None:
     """Measure the draw alone at a large vocabulary, beside the sampler it replaces."""
     from scripts.bench.draw import run
 
-    run(quick)
+    run(quick, device)
 
 
 @bench.command("decode", context_settings=REST)

@@ -7,6 +7,8 @@ import typer
 
 from scripts.cli.failure import Failure, reported
 
+RECORDS = Path(typer.get_app_dir("reliquary"), "epochs")
+
 
 def scores(
     gateway: Annotated[
@@ -18,7 +20,7 @@ def scores(
     ] = None,
     records: Annotated[
         Path, typer.Option(help="Folder that keeps the records, so that a change is noticed.")
-    ] = Path(typer.get_app_dir("reliquary"), "epochs"),
+    ] = RECORDS,
     block: Annotated[
         int | None, typer.Option(min=0, help="As of this block; by default all records count.")
     ] = None,
