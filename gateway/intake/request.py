@@ -8,7 +8,7 @@ from gateway.intake.fields import CHAT, check_fields
 from gateway.intake.lines import Line
 from gateway.intake.prompt import PromptReader
 from gateway.intake.refusal import LineRefused, shown
-from gateway.intake.settings import Settings, invalid, read_settings
+from gateway.intake.settings import Settings, SettingsReader, invalid
 from gateway.intake.tokenizer import ModelTokenizer
 
 MAX_REFERENCE = 4_096
@@ -60,9 +60,8 @@ class RequestReader:
         max_tokens: int,
     ) -> None:
         self._model = model
-        self._vocabulary_size = vocabulary_size
         self._graded = graded
-        self._max_tokens = max_tokens
+        self._settings = SettingsReader(vocabulary_size, max_tokens)
         self._prompts = PromptReader(tokenizer, vocabulary_size, clock)
         self._lines: dict[str, int] = {}
 
@@ -99,7 +98,7 @@ class RequestReader:
     ) -> Request:
         self._check_model(body.get("model"))
         check_fields(url, body)
-        settings = read_settings(url, body, self._vocabulary_size, self._max_tokens)
+        settings = self._settings.read(url, body)
         prompts = self._prompts
         prompt = prompts.conversation(body) if url == CHAT else prompts.prompt(body.get("prompt"))
         return Request(number, custom_id, settings, prompt, reference)

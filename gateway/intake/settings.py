@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 
-from gateway.intake.reading import integer, number
+from gateway.intake.reading import Number, integer, number
 from gateway.intake.refusal import LineRefused, shown
 from protocol.sampling import MAX_TOKENS_LIMIT, SEED_LIMIT, Sampling
 
@@ -51,18 +51,37 @@ class Settings:
         )
 
 
-FIELDS = frozenset(
-    {
-        "temperature",
-        "top_p",
-        "top_k",
-        "min_p",
-        "max_tokens",
-        "max_completion_tokens",
-        "seed",
-        "n",
-    }
-)
+_REAL = ("temperature", "top_p", "min_p")
+_WHOLE = ("top_k", "max_tokens", "max_completion_tokens", "seed", "n")
+FIELDS = frozenset(_REAL + _WHOLE)
+
+
+class SettingsReader:
+    """Reads the settings of lines as ``read_settings`` does, equal ones once.
+
+    Args:
+        vocabulary_size: V of the draw.
+        max_tokens: of a line that sets none.
+    """
+
+    def __init__(self, vocabulary_size: int, max_tokens: int) -> None:
+        self._vocabulary_size = vocabulary_size
+        self._max_tokens = max_tokens
+        self._given: list[object] = []
+        self._types: list[type] = []
+        self._settings: Settings | None = None
+
+    def read(self, endpoint: str, body: Mapping[str, object]) -> Settings:
+        """Read the settings of a line's body; see ``read_settings``."""
+        given = [endpoint, *map(body.get, _REAL), *map(body.get, _WHOLE)]
+        types = list(map(type, given))
+        if self._settings is not None and given == self._given and types == self._types:
+            return self._settings
+        settings = read_settings(endpoint, body, self._vocabulary_size, self._max_tokens)
+        # A whole number that is spelled with a fraction may equal, as a float, one that is none.
+        if Number not in types[1 + len(_REAL) :]:
+            self._given, self._types, self._settings = given, types, settings
+        return settings
 
 
 def read_settings(

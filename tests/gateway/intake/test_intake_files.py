@@ -161,6 +161,27 @@ def test_no_number_is_rounded_into_range(field: str, spelling: str, chat: Make, 
 
 
 @pytest.mark.parametrize(
+    ("field", "spellings", "refused"),
+    [
+        # Equal as floating-point numbers, or as Python compares them, and yet not all allowed.
+        ("seed", ["4503599627370497", "4503599627370497.0", "4503599627370497.25"], [3]),
+        ("seed", ["4503599627370497.0", "4503599627370497.25", "4503599627370497.0"], [2]),
+        ("n", ["1", "true", "1.0", "1.00000000000000000001"], [2, 4]),
+        ("temperature", ["1", "true", "1.0", "1e0", '"1"'], [2, 5]),
+        ("min_p", ["0", "false", "-0.0", "0.0", "[]"], [2, 5]),
+    ],
+)
+def test_each_line_is_read_by_itself(
+    field: str, spellings: list[str], refused: list[int], chat: Make, read: Any
+) -> None:
+    lines = [
+        json.dumps(chat(f"q{at}", **{field: "?"})).replace('"?"', spelling)
+        for at, spelling in enumerate(spellings)
+    ]
+    assert read(lines).codes() == dict.fromkeys(refused, f"invalid_{field}")
+
+
+@pytest.mark.parametrize(
     ("first", "second", "field"),
     [
         ({}, {"temperature": 0.6}, "temperature"),
