@@ -108,6 +108,10 @@ class MinerNode:
         """Do the next thing; where the gateway is away or says no, wait and say so."""
         try:
             worked = await self._next()
+            self._last_refusal = ""
+            if not worked:
+                rest = self._placement.rest(self._client, self._settings.wait_seconds)
+                await self._interruptible(rest)
         except GatewayUnavailable as error:
             log.warning("gateway away", reason=str(error))
             await self._pause(AWAY_SECONDS)
@@ -115,10 +119,6 @@ class MinerNode:
             if error.code in FATAL_CODES:
                 raise
             await self._turned_away(error)
-        else:
-            self._last_refusal = ""
-            if not worked:
-                await self._pause(self._settings.poll_seconds)
 
     async def _next(self) -> bool:
         """Serve one lease, or load what is wanted; False where there is nothing to do."""

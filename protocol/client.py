@@ -116,9 +116,14 @@ class NodeClient:
         """Tell the gateway what this node is and can serve."""
         await self._post("/nodes/v1/announce", announcement)
 
-    async def demand(self) -> DemandBoard:
-        """Read the demand board, most urgent first."""
-        return _parse(DemandBoard, await self._retried("GET", "/nodes/v1/demand", b""))
+    async def demand(self, wait_seconds: float = 0) -> DemandBoard:
+        """Read the demand board, most urgent first.
+
+        Args:
+            wait_seconds: how long the gateway may wait for work where there is none.
+        """
+        query = f"?wait_seconds={wait_seconds:g}" if wait_seconds else ""
+        return _parse(DemandBoard, await self._retried("GET", f"/nodes/v1/demand{query}", b""))
 
     async def lease_generation(self, request: LeaseRequest) -> Lease | None:
         """Ask for a unit to generate; None when there is no work.

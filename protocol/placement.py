@@ -25,6 +25,8 @@ SPARE_SECONDS: Final = 600.0
 # How often a busy node looks at the board, and how much its latest work moves its speed.
 LOOK_SECONDS: Final = 60.0
 SPEED_WEIGHT: Final = 0.3
+# A node that finds nothing worth loading looks again after this long at most.
+REST_SECONDS: Final = 15.0
 # The others' announcements take this long to show on the board.
 SHOWN_SECONDS: Final = 0.3
 
@@ -141,8 +143,8 @@ def share_of(name: str) -> float:
 class Shown(Protocol):
     """What a node reads the board from: the gateway, by its client."""
 
-    async def demand(self) -> DemandBoard:
-        """Return the demand board."""
+    async def demand(self, wait_seconds: float = 0) -> DemandBoard:
+        """Return the demand board; while it is empty, wait so long for work."""
         ...
 
 
@@ -152,7 +154,8 @@ class Placement:
     Args:
         hotkey: the node's.
         patience: see ``Standing``.
-        pause: at most so long, in seconds, it waits for others before it looks once more.
+        pause: at most so long, in seconds, it waits for others before it looks once more, and at
+            least so long where there is nothing to do.
         offers: reads the board for the node's role; leaves out what it cannot load.
         clock: seconds that only grow.
         now: Unix seconds.
@@ -173,6 +176,8 @@ class Placement:
         self._offers = offers
         self._clock = clock
         self._now = now
+        self._rest = pause
+        self._offered = False
         self._loaded: LoadedModel | None = None
         self._held_since = self._worked_at = self._looked_at = clock()
         self._loading = LOAD_SECONDS
@@ -196,6 +201,7 @@ class Placement:
             self._speed = None
         self._loaded = loaded
         self._held_since = self._worked_at = self._clock()
+        self._rest = self._pause
         if seconds is not None:
             self._loading = seconds
 
@@ -222,6 +228,26 @@ class Placement:
             await intend(None if second == self._loaded else second)
         return second
 
+    async def rest(self, shown: Shown, wait_seconds: float) -> None:
+        """Wait for work after there was none.
+
+        A node that holds a model has waited for a lease already. One without waits at the board
+        while nothing is on it; where nothing on it is worth loading, it rests longer each time.
+
+        Args:
+            wait_seconds: how long a request may wait at the gateway.
+
+        Raises:
+            GatewayRefused, GatewayUnavailable: as ``shown`` does.
+        """
+        if self._loaded is None and not self._offered:
+            board = await shown.demand(wait_seconds)
+            if self._offers(board):
+                return
+        await asyncio.sleep(self._rest)
+        if self._loaded is None:
+            self._rest = min(2 * self._rest, max(REST_SECONDS, self._pause))
+
     async def _look(self, shown: Shown, told: LoadedModel | None) -> LoadedModel | None:
         """Return the choice by the board as it is, but for what this node itself has told."""
         board = await shown.demand()
@@ -230,6 +256,7 @@ class Placement:
             replace(offer, holders=max(0, offer.holders - (offer.model == told)))
             for offer in self._offers(board)
         ]
+        self._offered = bool(offers)
         return choose(offers, self._standing(), self._now())
 
     def _standing(self) -> Standing:

@@ -118,6 +118,7 @@ class Validator:
                 return
             if await self._audit_next() or await self._place():
                 return
+            await self._placement.rest(self._client, self._settings.wait_seconds)
         except GatewayUnavailable as error:
             log.warning("the gateway does not answer", reason=str(error))
             await asyncio.sleep(RETRY_SECONDS)
@@ -127,7 +128,6 @@ class Validator:
             log.warning("the gateway refused", code=error.code, reason=error.message)
             await self._heed(error.code)
             await asyncio.sleep(RETRY_SECONDS)
-        await asyncio.sleep(self._settings.idle_seconds)
 
     async def _heed(self, code: str) -> None:
         """Do what the gateway's refusal asks for."""

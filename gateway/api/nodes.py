@@ -1,10 +1,11 @@
 """``/nodes/v1``: what miners and validators call (``docs/wire.md``)."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import Annotated, TypeVar
 
-from fastapi import APIRouter, Path, Request
+from fastapi import APIRouter, Path, Query, Request
 from fastapi.responses import Response, StreamingResponse
 
 from gateway.api.signed import Signed
@@ -14,6 +15,7 @@ from gateway.orders.auditing import AuditGrant
 from gateway.orders.content import is_small
 from gateway.orders.waiting import Place, Want
 from protocol.messages import (
+    MAX_WAIT_SECONDS,
     Announcement,
     GatewayIdentity,
     Heartbeat,
@@ -26,6 +28,9 @@ from protocol.messages import (
 router = APIRouter(prefix="/nodes/v1", include_in_schema=False)
 
 T = TypeVar("T", Lease, AuditGrant)
+
+# What a node waits for that holds no model: no look at the rows finds any of it.
+ANY_WORK = Want("any", "", "")
 
 LeaseId = Annotated[str, Path(pattern="^[0-9a-f-]{36}$")]
 
@@ -46,9 +51,20 @@ async def announce(call: Signed, state: StateOf) -> Response:
 
 
 @router.get("/demand")
-async def demand(call: Signed, state: StateOf) -> Response:
-    """Show what work waits, most urgent first."""
-    return _answer(await state.board.read())
+async def demand(
+    request: Request,
+    call: Signed,
+    state: StateOf,
+    wait_seconds: Annotated[float, Query(ge=0, le=MAX_WAIT_SECONDS)] = 0,
+) -> Response:
+    """Show what work waits, most urgent first; where none does, once some does."""
+    board = await state.board.read()
+    if wait_seconds and not board.demands:
+        async with _waiting(request, call, state, ANY_WORK) as place:
+            if place is not None:
+                with request.state.aside():
+                    board = await state.board.filled(wait_seconds, lambda: place.left)
+    return _answer(board)
 
 
 @router.post("/leases")
@@ -89,22 +105,34 @@ async def _patiently(
     if not asked.wait_seconds:
         return await attempt()
     want = Want(asked.role, asked.loaded.model, asked.loaded.revision)
-    with state.waiting.place(want, call.hotkey) as place:
+    async with _waiting(request, call, state, want) as place:
+        # Its place came first: what appears meanwhile wakes it.
+        granted = await attempt()
         if place is None:
-            return await attempt()
-        leaving = asyncio.create_task(_leave_with(request, place))
-        try:
-            # Its place came first: what appears meanwhile wakes it.
-            granted = await attempt()
-            if granted is None:
-                with request.state.aside():
-                    granted = await state.waiting.served(place, asked.wait_seconds, attempt)
-        finally:
-            leaving.cancel()
+            return granted
+        if granted is None:
+            with request.state.aside():
+                granted = await state.waiting.served(place, asked.wait_seconds, attempt)
     if granted is not None and place.gone:
         await dispatch.stop(state.store, _lease_id(granted), state.now_ms())
         return None
     return granted
+
+
+@asynccontextmanager
+async def _waiting(
+    request: Request, call: Signed, state: State, want: Want
+) -> AsyncIterator[Place | None]:
+    """Give a request a place to wait at until its client goes; None where all are taken."""
+    with state.waiting.place(want, call.hotkey) as place:
+        if place is None:
+            yield None
+            return
+        leaving = asyncio.create_task(_leave_with(request, place))
+        try:
+            yield place
+        finally:
+            leaving.cancel()
 
 
 async def _leave_with(request: Request, place: Place) -> None:

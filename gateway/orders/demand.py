@@ -29,6 +29,8 @@ from protocol.messages import Demand, DemandBoard
 ROWS = 1_000
 # However many nodes look at the board, it is drawn up no more often.
 FRESH_MS = 200
+# Other processes of the gateway bring work too, without news here.
+LOOK_SECONDS = 1.0
 AT_WORK = (*GENERATING, OrderStatus.CANCELLING)
 
 ModelCommit = tuple[str, str]
@@ -77,6 +79,21 @@ class Board:
                 self._shown = await demand(self._store, self._policy, now_ms)
                 self._drawn_at_ms = now_ms
             return self._shown
+
+    async def filled(self, seconds: float, is_over: Callable[[], bool]) -> DemandBoard:
+        """Return the board once there is work on it, or after ``seconds`` of none.
+
+        Args:
+            is_over: whether nobody waits any more.
+        """
+        until = asyncio.get_running_loop().time() + seconds
+        while True:
+            heard = self._store.news
+            board = await self.read()
+            left = until - asyncio.get_running_loop().time()
+            if board.demands or left <= 0 or is_over():
+                return board
+            await self._store.wait_for_news(min(left, LOOK_SECONDS), heard)
 
 
 async def demand(store: Store, policy: Policy, now_ms: int) -> DemandBoard:

@@ -240,3 +240,28 @@ async def test_a_gateway_that_stops_sends_everybody_away(tmp_path):
             running.loop.call_soon_threadsafe(running.state.waiting.close)
             async with asyncio.timeout(10):
                 assert await asking is None
+
+
+async def test_a_node_without_a_model_waits_at_the_empty_board(tmp_path):
+    with live_gateway(tmp_path / "gateway") as running:
+        async with miner(running, tmp_path) as client:
+            assert (await client.demand(0.05)).demands == []
+            asking = asyncio.create_task(client.demand(20))
+            await until(lambda: len(running.state.waiting) == 1)
+            running.run(placed(running, tmp_path))
+            async with asyncio.timeout(5):
+                board = await asking
+            assert [demand.commit for demand in board.demands] == [LOADED]
+            assert len(running.state.waiting) == 0
+            # Where there is work already, nobody waits.
+            assert await client.demand(20) == board
+
+
+async def test_a_gateway_that_stops_sends_those_at_the_board_away(tmp_path):
+    with live_gateway(tmp_path / "gateway") as running:
+        async with miner(running, tmp_path) as client:
+            asking = asyncio.create_task(client.demand(30))
+            await until(lambda: len(running.state.waiting) == 1)
+            running.loop.call_soon_threadsafe(running.state.waiting.close)
+            async with asyncio.timeout(10):
+                assert (await asking).demands == []

@@ -4,8 +4,8 @@ import random
 
 import pytest
 
-from protocol.messages import LoadedModel
-from protocol.placement import Offer, Standing, choose
+from protocol.messages import Demand, DemandBoard, LoadedModel
+from protocol.placement import Offer, Placement, Standing, choose
 
 NOW = 1_000_000.0
 DAY = 86_400.0
@@ -87,3 +87,58 @@ def test_any_choice_is_of_the_offers_or_what_is_loaded():
         assert chosen == node.loaded or chosen in with_work
         if loaded is None and any(one.tokens and not one.holders for one in offers):
             assert chosen is not None
+
+
+class Boards:
+    """Shows one board after the other, and notes how long it was asked to wait."""
+
+    def __init__(self, *boards: DemandBoard) -> None:
+        self.boards = list(boards)
+        self.waits: list[float] = []
+
+    async def demand(self, wait_seconds: float = 0) -> DemandBoard:
+        self.waits.append(wait_seconds)
+        return self.boards.pop(0)
+
+
+async def test_a_node_waits_at_an_empty_board_and_rests_longer_before_a_full_one(monkeypatch):
+    rests: list[float] = []
+
+    async def rested(seconds: float) -> None:
+        rests.append(seconds)
+
+    async def told(_: LoadedModel | None) -> None:
+        pass
+
+    monkeypatch.setattr("protocol.placement.asyncio.sleep", rested)
+    row = Demand(
+        model="org/a",
+        revision="a" * 40,
+        architecture="",
+        waiting_samples=1,
+        waiting_audits=0,
+        deadline=DAY,
+    )
+    nothing, full = DemandBoard(demands=[]), DemandBoard(demands=[row])
+    # What is on the board is at work already: nothing of it waits for this node.
+    node = Placement(
+        "one",
+        30,
+        1.0,
+        lambda board: [Offer(row.commit, 0, 0, 5, row.deadline) for row in board.demands],
+        lambda: 0.0,
+        lambda: 0.0,
+    )
+    boards = Boards(nothing, nothing, full, full)
+    assert await node.wanted(boards, told) is None
+    # Nobody gave it a place to wait at, and then somebody did.
+    await node.rest(boards, 20)
+    await node.rest(boards, 20)
+    assert (boards.waits, rests) == ([0, 20, 20], [1])
+    assert await node.wanted(boards, told) is None
+    for _ in range(5):
+        await node.rest(boards, 20)
+    assert (boards.waits, rests) == ([0, 20, 20, 0], [1, 2, 4, 8, 15, 15])
+    node.note_loaded(row.commit)
+    await node.rest(boards, 20)
+    assert rests[-1] == 1

@@ -27,7 +27,7 @@ class Network:
     now: float = 0.0
     nodes: list["Node"] = field(default_factory=list)
 
-    async def demand(self) -> DemandBoard:
+    async def demand(self, wait_seconds: float = 0) -> DemandBoard:
         return DemandBoard(
             demands=[
                 Demand(
