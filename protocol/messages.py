@@ -4,9 +4,17 @@ Every message is JSON. Integers are strict: a float, a boolean or a string never
 id. Unknown members are refused, so that a newer node meets a clear error and not silence.
 """
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    TypeAdapter,
+    model_serializer,
+    model_validator,
+)
 
 from protocol.sampling import MAX_TOKENS_LIMIT, Sampling, Seed
 
@@ -58,7 +66,8 @@ class Stack(Message):
     """What a node computes with; chooses among published audit profiles, proves nothing.
 
     ``version`` and ``kernels`` are free text: they choose a profile only where one was measured
-    under the very same words. ``kernels`` is empty as long as nothing is loaded.
+    under the very same words. ``kernels`` is empty as long as nothing is loaded, and then left out:
+    so stacks that were signed before it was there stay what they were.
     """
 
     engine: EngineName
@@ -68,6 +77,13 @@ class Stack(Message):
     device: DeviceKind
     parallelism: Count = 1
     kernels: ShortText = ""
+
+    @model_serializer(mode="wrap")
+    def _without_empty(self, plain: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        members = plain(self)
+        if not self.kernels:
+            del members["kernels"]
+        return members
 
 
 class GatewayIdentity(Message):
