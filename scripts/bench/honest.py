@@ -6,6 +6,7 @@ orders of all kinds, and what is void goes before a second validator, on vLLM.
 """
 
 import asyncio
+import sys
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -71,7 +72,8 @@ def run(samples: int, engines: Sequence[EngineName], mixed: bool = False) -> lis
         mixed: one row an engine and dtype, over orders of all lengths, samplings and shapes.
     """
     found = asyncio.run(_run(samples, engines, mixed))
-    Console().print(_table(found))
+    # In a file the columns would be cut to those of an old terminal.
+    Console(width=None if sys.stdout.isatty() else 120).print(_table(found))
     return found
 
 
