@@ -96,18 +96,16 @@ def _measure(folder: Path, hub_url: str, size: int) -> Measured:
         a_second = (gateway.used() - before) / QUIET_SECONDS
         with _probing(gateway) as quiet:
             time.sleep(QUIET_SECONDS)
+        # Barely before and after, since a machine's speed changes with what else it does.
+        first_bare, first_probe = _bare(gateway, path, folder / "model", a_second)
         before, started = gateway.used(), time.monotonic()
         with _probing(gateway) as busy:
             gateway.order(file_id)
         wall = time.monotonic() - started
         used = gateway.used() - before
         peak = gateway.peak()
-        # Beside the same requests, which take the caches and the cores' shared parts from it too.
-        before, started = gateway.used(), time.monotonic()
-        with _probing(gateway) as beside:
-            bare = bare_seconds(path, folder / "model")
-        bare_wall = time.monotonic() - started
-        a_probe = (gateway.used() - before - bare_wall * a_second) / len(beside)
+        last_bare, last_probe = _bare(gateway, path, folder / "model", a_second)
+        bare, a_probe = (first_bare + last_bare) / 2, (first_probe + last_probe) / 2
         created = used - wall * a_second - len(busy) * a_probe
     path.unlink()
     return Measured(
@@ -122,6 +120,18 @@ def _measure(folder: Path, hub_url: str, size: int) -> Measured:
         busy_longest=max(busy),
         requests=len(busy),
     )
+
+
+def _bare(gateway: Gateway, path: Path, model: Path, a_second: float) -> tuple[float, float]:
+    """Return the processor seconds of a bare reading, and of one request beside it.
+
+    Beside the same requests, which take the caches and the cores' shared parts from it too.
+    """
+    before, started = gateway.used(), time.monotonic()
+    with _probing(gateway) as beside:
+        bare = bare_seconds(path, model)
+    idle = (time.monotonic() - started) * a_second
+    return bare, (gateway.used() - before - idle) / len(beside)
 
 
 @contextmanager
