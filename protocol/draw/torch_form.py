@@ -183,8 +183,12 @@ def floors(
     most = int(torch.where(limited, top_k, 0).max())
     if most == 0:
         return floor
-    largest = logits.topk(most, dim=1).values
-    kth = largest.gather(1, (top_k.clamp(1, most) - 1)[:, None]).squeeze(1).double()
+    place = (top_k.clamp(1, most) - 1)[:, None]
+    # A customer's top_k may be most of the vocabulary, and all of these are written down.
+    rows = max(1, ELEMENTS // most)
+    parts = zip(logits.split(rows), place.split(rows), strict=True)
+    kth = torch.cat([part.topk(most, dim=1).values.gather(1, at) for part, at in parts])
+    kth = kth.squeeze(1).double()
     return torch.where(limited, torch.maximum(floor, kth), floor)
 
 

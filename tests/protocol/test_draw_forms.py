@@ -9,6 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from protocol.draw import numba_form, numba_loops, reference, torch_form
 from protocol.draw.key import key_words
@@ -200,3 +201,29 @@ def test_plain_arithmetic_exponentials(exponents: np.ndarray):
     sums = np.zeros(256)
     numba_loops.add_exponentials(exponents.copy(), np.empty(256), sums)
     assert sums == pytest.approx(np.exp(np.maximum(exponents, -700)), rel=1e-15)
+
+
+class _Largest(TorchDispatchMode):
+    """Notes how many logits ``topk`` writes down at a time."""
+
+    numbers = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        found = func(*args, **(kwargs or {}))
+        if func.overloadpacket is torch.ops.aten.topk:
+            self.numbers = max(self.numbers, found[0].numel())
+        return found
+
+
+def test_a_large_top_k_takes_no_more_memory(monkeypatch):
+    monkeypatch.setattr(torch_form, "ELEMENTS", 1_000)
+    random = np.random.default_rng(3)
+    logits = torch.from_numpy(random.standard_normal((40, 300)).astype(np.float32))
+    top_k = torch.tensor([0, 1, 20, 290, 400] * 8)
+    ones = torch.ones(40, dtype=torch.float64)
+    with _Largest() as largest:
+        floor = torch_form.floors(logits, ones, ones, top_k, 0 * ones)
+    assert 0 < largest.numbers <= 1_000
+    falling = -np.sort(-logits.numpy(), axis=1)
+    due = [falling[row, k - 1] if 0 < k < 300 else -np.inf for row, k in enumerate(top_k)]
+    np.testing.assert_array_equal(floor.numpy(), due)
