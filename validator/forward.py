@@ -1,6 +1,7 @@
 """The forward of an audit: what the validator asks of a model, whoever computes it."""
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -30,6 +31,15 @@ class ForwardFailed(Exception):
 
 class UnsupportedModel(Exception):
     """This form of the forward does not compute the model as its authors define it."""
+
+
+@contextmanager
+def failures() -> Iterator[None]:
+    """Turn what is raised when memory or a device gives out into ``ForwardFailed``."""
+    try:
+        yield
+    except (MemoryError, RuntimeError) as error:
+        raise ForwardFailed(f"{type(error).__name__}: {str(error)[:150]}") from error
 
 
 @dataclass(frozen=True, slots=True)

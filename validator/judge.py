@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
@@ -14,8 +15,8 @@ from protocol.sampling import Sampling
 from scoring.margin_numba import judge_rows
 from scoring.profile import Profile, bins_of
 from scoring.sample_rule import Violation, judge_sample
-from validator.forward import Claim, Forward, Rows
-from validator.shown import shown
+from validator.forward import Claim, Forward, Rows, failures
+from validator.shown import Shown, shown, shown_on_device
 from validator.structure import check_work
 from validator.verdicts import failure
 
@@ -45,17 +46,27 @@ class _Record:
     def enter(self, forward: Forward, work: Work, rows: Rows, pool: Executor) -> None:
         """Judge some rows, on all threads, and enter what they show."""
         logits = forward.logits(rows.hidden)
-        threads = forward.threads if logits.device.type == "cpu" else 1
-        bounds = np.linspace(0, len(rows.places), threads + 1).astype(int).tolist()
-        parts = [slice(*pair) for pair in pairwise(bounds)]
-        list(pool.map(lambda part: self._enter_part(logits[part], work, rows, part), parts))
+        if logits.device.type == "cpu":
+            bounds = np.linspace(0, len(rows.places), forward.threads + 1).astype(int).tolist()
+            parts = [slice(*pair) for pair in pairwise(bounds)]
+            list(pool.map(lambda part: self._note(shown, logits[part], work, rows, part), parts))
+        else:
+            with failures():
+                self._note(partial(shown_on_device, pool=pool), logits, work, rows, slice(None))
         self.open -= np.bincount(rows.claims, minlength=self.open.size)
 
-    def _enter_part(self, logits: torch.Tensor, work: Work, rows: Rows, part: slice) -> None:
-        """Judge ``part`` of the rows, of which these are the logits, and enter what they show."""
+    def _note(
+        self,
+        show: Callable[..., Shown],
+        logits: torch.Tensor,
+        work: Work,
+        rows: Rows,
+        part: slice,
+    ) -> None:
+        """Note what ``part`` of the rows show, of which these are the logits."""
         claims, positions = rows.claims[part], rows.places[part]
         places = self.starts[claims] + positions
-        found = shown(
+        found = show(
             logits,
             self.claimed[places],
             self.keys[claims],

@@ -1,5 +1,6 @@
 """What rows of logits show of claimed ids: the id due, the margin of the claim, the entropy."""
 
+from concurrent.futures import Executor
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,6 +11,10 @@ from protocol.draw import device_form
 from protocol.sampling import Sampling
 from scoring.entropy import entropies
 from scoring.margin_numba import judge_rows, margins_of
+
+# Of rows that travel from a GPU, what stands in memory here at once, and what a thread takes.
+TRAVEL_BYTES = 2**26
+TRAVEL_ROWS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,10 +41,7 @@ def shown(
     sampling: Sampling,
     vocabulary_size: int,
 ) -> Shown:
-    """Return what rows show; computed where the logits lie.
-
-    From a GPU only the rows travel whose claim is not the drawn id: a percent or two of an honest
-    miner's.
+    """Return what rows show whose logits lie on the CPU.
 
     Args:
         logits: float32 [R, C], C >= V.
@@ -49,22 +51,52 @@ def shown(
         sampling: the order's.
         vocabulary_size: V of the draw.
     """
-    if logits.device.type == "cpu":
-        table = logits.numpy()
-        drawn, margins = judge_rows(table, claimed, keys, positions, sampling, vocabulary_size)
-        odd = np.flatnonzero(margins > 0)
-        rows = table[odd, :vocabulary_size]
-    else:
-        drawn = drawn_on_device(logits, keys, positions, sampling, vocabulary_size)
-        margins = np.where(drawn < 0, np.nan, 0.0)
-        odd = np.flatnonzero((drawn >= 0) & (drawn != claimed))
-        rows = logits[torch.from_numpy(odd).to(logits.device), :vocabulary_size].cpu().numpy()
-        margins[odd] = margins_of(
-            rows, claimed[odd], drawn[odd], keys[odd], positions[odd], sampling
-        )
+    table = logits.numpy()
+    drawn, margins = judge_rows(table, claimed, keys, positions, sampling, vocabulary_size)
+    odd = np.flatnonzero(margins > 0)
     found = np.zeros(len(logits), dtype=np.float32)
     if odd.size:
-        found[odd] = entropies(rows, sampling.temperature)
+        found[odd] = entropies(table[odd, :vocabulary_size], sampling.temperature)
+    return Shown(drawn, margins, found)
+
+
+def shown_on_device(
+    logits: torch.Tensor,
+    claimed: NDArray[np.int64],
+    keys: NDArray[np.uint32],
+    positions: NDArray[np.uint32],
+    sampling: Sampling,
+    vocabulary_size: int,
+    pool: Executor,
+) -> Shown:
+    """Return what rows show whose logits lie on a GPU; the arguments are those of ``shown``.
+
+    Only the rows travel whose claim is not the drawn id: a percent or two of an honest miner's,
+    and all of a cheat's, so a few at a time.
+
+    To be called in the thread in which the logits were computed: another one may have another
+    stream of the GPU's work, which does not wait for them.
+
+    Args:
+        pool: judges the rows that travelled.
+    """
+    drawn = drawn_on_device(logits, keys, positions, sampling, vocabulary_size)
+    margins = np.where(drawn < 0, np.nan, 0.0)
+    found = np.zeros(len(logits), dtype=np.float32)
+
+    def judge(rows: NDArray[np.float32], places: NDArray[np.intp]) -> None:
+        margins[places] = margins_of(
+            rows, claimed[places], drawn[places], keys[places], positions[places], sampling
+        )
+        found[places] = entropies(rows, sampling.temperature)
+
+    odd = np.flatnonzero((drawn >= 0) & (drawn != claimed))
+    at_once = max(1, TRAVEL_BYTES // (4 * vocabulary_size))
+    for start in range(0, odd.size, at_once):
+        places = odd[start : start + at_once]
+        here = logits[torch.from_numpy(places).to(logits.device), :vocabulary_size].cpu().numpy()
+        cuts = range(TRAVEL_ROWS, len(places), TRAVEL_ROWS)
+        list(pool.map(judge, np.split(here, cuts), np.split(places, cuts)))
     return Shown(drawn, margins, found)
 
 

@@ -7,7 +7,6 @@ nothing that vLLM would reproduce to the bit.
 
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +18,7 @@ from protocol.messages import Stack
 from protocol.repository import read_text_config
 from protocol.vllm_limits import WITH_VISION, VllmUnusable, check_model
 from protocol.vllm_start import ARGUMENTS, device_kind, memory_bytes, prepare, stack_of
-from validator.forward import Claim, ForwardFailed, Rows, UnsupportedModel
+from validator.forward import Claim, ForwardFailed, Rows, UnsupportedModel, failures
 
 if TYPE_CHECKING:
     from vllm.v1.engine.llm_engine import LLMEngine
@@ -78,8 +77,10 @@ class VllmForward:
 
     def logits(self, hidden: torch.Tensor) -> torch.Tensor:
         """Return the logits of rows, float32 [rows, vocabulary_size]; see ``Forward.logits``."""
-        with _failures(), torch.inference_mode():
-            return torch.nn.functional.linear(hidden.float(), self._weight)
+        with failures(), torch.inference_mode():
+            # vLLM hands the states out on the CPU, wherever it computes.
+            rows = hidden.to(self._weight.device, torch.float32)
+            return torch.nn.functional.linear(rows, self._weight)
 
     def _run(
         self, prompts: Sequence[Sequence[int]], claims: Sequence[Claim], batch: Sequence[int]
@@ -106,7 +107,7 @@ class VllmForward:
             torch.set_num_threads(self._threads)
         found: dict[int, torch.Tensor] = {}
         names = [str(number) for number in range(len(sequences))]
-        with _failures():
+        with failures():
             try:
                 for name, sequence in zip(names, sequences, strict=True):
                     # Not normalised: the head takes them as the model has them.
@@ -184,12 +185,3 @@ def _head(folder: Path) -> torch.Tensor:
             if names:
                 return file.get_tensor(names[0]).float()
     raise UnsupportedModel(f"the weights have no {wanted}")
-
-
-@contextmanager
-def _failures() -> Iterator[None]:
-    """Turn what vLLM and torch raise when memory or a device gives out into ``ForwardFailed``."""
-    try:
-        yield
-    except (MemoryError, RuntimeError) as error:
-        raise ForwardFailed(f"{type(error).__name__}: {str(error)[:150]}") from error
