@@ -7,12 +7,12 @@ terms, and the miner's own copy of it.
 import os
 import tempfile
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import structlog
 from pydantic import ValidationError
 
-from protocol.messages import Lease, Message, Result
+from protocol.messages import Lease, Message, Result, Stack
 
 # How long leases are kept whose unit is over.
 KEEP_SECONDS = 7 * 24 * 3_600.0
@@ -22,8 +22,16 @@ M = TypeVar("M", bound=Message)
 log = structlog.get_logger()
 
 
+class Left(NamedTuple):
+    """A lease that is not over; what it was taken with, and its result, where they are known."""
+
+    lease: Lease
+    stack: Stack | None
+    result: Result | None
+
+
 class KeptLeases:
-    """One folder with a file for each lease and each result; blocking.
+    """One folder with files for each lease, its stack and its result; blocking.
 
     Args:
         folder: made where there is none.
@@ -33,9 +41,13 @@ class KeptLeases:
         folder.mkdir(parents=True, exist_ok=True)
         self._folder = folder
 
-    def keep(self, lease: Lease) -> None:
-        """Write a lease down before anything is done for it."""
-        self._write(self._path(lease.lease_id, "lease"), lease)
+    def keep(self, lease: Lease, stack: Stack) -> None:
+        """Write a lease down before anything is done for it, and the stack that it was taken with.
+
+        The gateway takes a result of that very stack alone.
+        """
+        if self._write(self._path(lease.lease_id, "lease"), lease):
+            self._write(self._path(lease.lease_id, "stack"), stack)
 
     def keep_result(self, lease_id: str, result: Result) -> None:
         """Write a signed result down before it is posted."""
@@ -43,13 +55,14 @@ class KeptLeases:
 
     def end(self, lease_id: str) -> None:
         """Note that a lease is over: answered, given back, or lost."""
-        self._path(lease_id, "result").unlink(missing_ok=True)
+        for kind in ("result", "stack"):
+            self._path(lease_id, kind).unlink(missing_ok=True)
         lease = self._path(lease_id, "lease")
         if lease.exists():
             lease.replace(self._path(lease_id, "over"))
 
-    def left(self) -> list[tuple[Lease, Result | None]]:
-        """Return the leases that are not over, each with its result where it has one."""
+    def left(self) -> list[Left]:
+        """Return the leases that are not over."""
         found = []
         for path in sorted(self._folder.glob("*.lease.json")):
             lease_id = path.name.partition(".")[0]
@@ -57,7 +70,9 @@ class KeptLeases:
             if lease is None:
                 self.end(lease_id)
             else:
-                found.append((lease, _read(self._path(lease_id, "result"), Result)))
+                stack = _read(self._path(lease_id, "stack"), Stack)
+                result = _read(self._path(lease_id, "result"), Result)
+                found.append(Left(lease, stack, result))
         return found
 
     def prune(self, now: float) -> None:
@@ -69,7 +84,7 @@ class KeptLeases:
     def _path(self, lease_id: str, kind: str) -> Path:
         return self._folder / f"{lease_id}.{kind}.json"
 
-    def _write(self, path: Path, message: Message) -> None:
+    def _write(self, path: Path, message: Message) -> bool:
         """Write a message down whole; where the disk refuses, say so: the work itself goes on."""
         draft = None
         try:
@@ -83,6 +98,8 @@ class KeptLeases:
             log.error("not kept: a restart loses it", path=str(path), reason=error.strerror)
             if draft is not None:
                 Path(draft).unlink(missing_ok=True)
+            return False
+        return True
 
 
 def _read(path: Path, kind: type[M]) -> M | None:

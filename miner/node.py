@@ -174,7 +174,7 @@ class MinerNode:
 
         The draw gives the same tokens again.
         """
-        lease, result = self._left[0]
+        lease, stack, result = self._left[0]
         if result is not None:
             log.info("offering the result of an earlier run", unit=result.unit_id)
             stopping = self._stopping.is_set
@@ -191,10 +191,12 @@ class MinerNode:
             return
         held.start()
         wanted = LoadedModel(model=lease.work.model, revision=lease.work.revision)
-        if await self._load(wanted):
-            await self._serve(held)
-        else:
+        engine = self._holder.engine if await self._load(wanted) else None
+        if engine is None or stack not in (None, engine.stack):
+            # Of an engine that was updated meanwhile the gateway would take no result.
             await self._give_back(held)
+        else:
+            await self._serve(held)
 
     async def _fetched(self) -> HeldLease | None:
         """Return the lease that was fetched ahead, or ask for one."""
@@ -209,8 +211,8 @@ class MinerNode:
         return held
 
     async def _fetch(self, wait_seconds: float) -> HeldLease | None:
-        loaded = self._holder.loaded
-        if loaded is None:
+        loaded, engine = self._holder.loaded, self._holder.engine
+        if loaded is None or engine is None:
             return None
         request = LeaseRequest(
             role="miner",
@@ -223,7 +225,7 @@ class MinerNode:
         lease = await (self._interruptible(asking) if wait_seconds else asking)
         if lease is None:
             return None
-        await asyncio.to_thread(self._kept.keep, lease)
+        await asyncio.to_thread(self._kept.keep, lease, engine.stack)
         held = HeldLease(self._client, lease)
         held.start()
         return held

@@ -35,12 +35,12 @@ def lease(make_work, chat_prompts) -> Lease:
 
 def test_leases_and_results_outlive_the_process(tmp_path: Path, lease: Lease):
     kept = KeptLeases(tmp_path / "leases")
-    kept.keep(lease)
-    assert KeptLeases(tmp_path / "leases").left() == [(lease, None)]
+    kept.keep(lease, STACK)
+    assert KeptLeases(tmp_path / "leases").left() == [(lease, STACK, None)]
     key = load_or_create_hotkey(tmp_path / "miner")
     result = signed_result(key, lease, STACK, [[1]] * len(lease.work.samples))
     kept.keep_result(lease.lease_id, result)
-    assert KeptLeases(tmp_path / "leases").left() == [(lease, result)]
+    assert KeptLeases(tmp_path / "leases").left() == [(lease, STACK, result)]
     kept.end(lease.lease_id)
     kept.end(lease.lease_id)
     assert kept.left() == []
@@ -56,7 +56,7 @@ def test_leases_and_results_outlive_the_process(tmp_path: Path, lease: Lease):
 
 def test_a_damaged_file_is_left_out(tmp_path: Path, lease: Lease):
     kept = KeptLeases(tmp_path)
-    kept.keep(lease)
+    kept.keep(lease, STACK)
     path = tmp_path / f"{lease.lease_id}.lease.json"
     os.truncate(path, 100)
     assert kept.left() == []
@@ -71,15 +71,15 @@ def test_a_full_disk_is_told_and_stops_no_work(tmp_path: Path, lease: Lease):
         # A file that may not grow fails in the write, as it does where no room is left.
         resource.setrlimit(resource.RLIMIT_FSIZE, (16, limits[1]))
         with capture_logs() as logs:
-            kept.keep(lease)
+            kept.keep(lease, STACK)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
         signal.signal(signal.SIGXFSZ, handler)
     assert [line["event"] for line in logs] == ["not kept: a restart loses it"]
     assert list((tmp_path / "leases").iterdir()) == []
     kept.end(lease.lease_id)
-    kept.keep(lease)
-    assert kept.left() == [(lease, None)]
+    kept.keep(lease, STACK)
+    assert kept.left() == [(lease, STACK, None)]
 
 
 def test_a_draft_of_a_killed_run_is_removed(tmp_path: Path):

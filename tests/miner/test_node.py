@@ -282,7 +282,7 @@ async def test_a_finished_result_is_offered_after_a_restart(gateway, miner, unit
     async with running(url, miner, tmp_path):
         await fake.until(lambda: bool(refused))
     folder = tmp_path / "miner.leases"
-    assert {path.name.split(".")[1] for path in folder.iterdir()} == {"lease", "result"}
+    assert {path.name.split(".")[1] for path in folder.iterdir()} == {"lease", "stack", "result"}
     fake.refuse = lambda path: None
     async with running(url, miner, tmp_path):
         await fake.until(lambda: bool(fake.results))
@@ -292,13 +292,18 @@ async def test_a_finished_result_is_offered_after_a_restart(gateway, miner, unit
     assert {path.name.split(".")[1] for path in folder.iterdir()} == {"over"}
 
 
-async def test_a_killed_miner_takes_its_unit_up_again(gateway, unit, tmp_path):
+async def killed_at_work(gateway, tmp_path) -> None:
     fake, url = gateway
-    fake.units = [unit(max_tokens=200)]
     async with process(url, tmp_path) as started:
         await fake.until(lambda: any(tokens > 0 for tokens in fake.heartbeats))
         started.kill()
         await started.wait()
+
+
+async def test_a_killed_miner_takes_its_unit_up_again(gateway, unit, tmp_path):
+    fake, url = gateway
+    fake.units = [unit(max_tokens=200)]
+    await killed_at_work(gateway, tmp_path)
     assert fake.results == []
     async with process(url, tmp_path):
         await fake.until(lambda: bool(fake.results))
@@ -309,14 +314,23 @@ async def test_a_killed_miner_takes_its_unit_up_again(gateway, unit, tmp_path):
 async def test_a_lease_that_ended_meanwhile_is_dropped(gateway, unit, tmp_path):
     fake, url = gateway
     fake.units = [unit(1, max_tokens=200)]
-    async with process(url, tmp_path) as started:
-        await fake.until(lambda: any(tokens > 0 for tokens in fake.heartbeats))
-        started.kill()
-        await started.wait()
+    await killed_at_work(gateway, tmp_path)
     fake.stopped, fake.units = set(fake.leased), [unit(2)]
     async with process(url, tmp_path):
         await fake.until(lambda: bool(fake.results))
     assert [result.unit_id for result in fake.results] == [unit(2).unit_id]
+
+
+async def test_a_unit_of_another_stack_is_given_back(gateway, unit, tmp_path):
+    fake, url = gateway
+    fake.units = [unit(1, max_tokens=200)]
+    await killed_at_work(gateway, tmp_path)
+    # As if the engine had been updated since: the gateway takes a result of the old one alone.
+    (path,) = (tmp_path / "miner.leases").glob("*.stack.json")
+    path.write_text(path.read_text().replace('"version":"', '"version":"0.'))
+    async with process(url, tmp_path):
+        await fake.until(lambda: bool(fake.released))
+    assert fake.released[0] == next(iter(fake.leased))
 
 
 async def test_the_next_lease_is_there_before_a_unit_ends(gateway, miner, unit, tmp_path):
