@@ -166,9 +166,14 @@ class WaitingRoom:
         until = asyncio.get_running_loop().time() + seconds
         while await place.turn(until):
             place.trying = True
-            granted = await attempt()
-            offer = self._offers.get(place.want, _Offer(0, 0))
+            try:
+                granted = await attempt()
+            except BaseException:
+                # It is given no work at all now; others may be.
+                self._pass_on(place.want)
+                raise
             if granted is not None:
+                offer = self._offers.get(place.want, _Offer(0))
                 self._passed_over.pop(place.want, None)
                 offer.more -= self._wake(place.want, min(1, offer.more))
                 return granted
@@ -176,7 +181,7 @@ class WaitingRoom:
             line = self._lines[place.want]
             line.remove(place)
             line.append(place)
-            offer.in_vain -= self._wake(place.want, min(1, offer.in_vain))
+            self._pass_on(place.want)
             place.trying = False
         return None
 
@@ -212,6 +217,12 @@ class WaitingRoom:
         more = amount - sum(place.is_woken or place.trying for place in self._lines[want])
         woken = self._wake(want, max(0, min(more, WOKEN_AT_ONCE)))
         self._offers[want] = _Offer(more - woken, WOKEN_AT_ONCE - 1)
+
+    def _pass_on(self, want: Want) -> None:
+        """Let another try what one tried in vain, while there are few who did."""
+        offer = self._offers.get(want)
+        if offer is not None:
+            offer.in_vain -= self._wake(want, min(1, offer.in_vain))
 
     def _wake(self, want: Want, count: int) -> int:
         """Wake those that have waited longest and sleep; return how many there were."""

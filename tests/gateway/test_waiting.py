@@ -11,6 +11,7 @@ from made_quotes import made_quote
 from sqlmodel import select
 from world import INPUT_FILE, LOADED, STACK
 
+from gateway.errors import GatewayError
 from gateway.orders import waiting
 from gateway.orders.placing import Placement, place
 from gateway.orders.policy import Policy
@@ -30,6 +31,7 @@ class Crowd:
         self.room = room
         self.units = 0
         self.unable: set[int] = set()
+        self.refused: set[int] = set()
         self.tries: list[int] = []
         self.got: list[int] = []
 
@@ -40,6 +42,8 @@ class Crowd:
             async def attempt() -> bool | None:
                 self.tries.append(number)
                 await asyncio.sleep(0)
+                if number in self.refused:
+                    raise GatewayError(403, "miner_convicted", "No further work.")
                 if not self.units or number in self.unable:
                     return None
                 self.units -= 1
@@ -106,6 +110,22 @@ async def test_what_one_may_not_take_is_passed_on(crowd):
     assert len(nodes.tries) == 4 + WOKEN_AT_ONCE
     nodes.room.close()
     assert sum(await asyncio.gather(*tasks)) == 1
+
+
+async def test_what_one_is_refused_is_passed_on(crowd):
+    nodes, amounts = crowd
+    tasks = [asyncio.create_task(nodes.wait(number, 5)) for number in range(3)]
+    await asyncio.sleep(0)
+    nodes.units, amounts[:] = 1, [1]
+    nodes.refused = {0}
+    await nodes.room.look()
+    await asyncio.sleep(0.01)
+    assert nodes.tries == [0, 1] and nodes.got == [1]
+    nodes.room.close()
+    refusal, *rest = await asyncio.gather(*tasks, return_exceptions=True)
+    assert isinstance(refusal, GatewayError)
+    assert rest == [True, False]
+    assert len(nodes.room) == 0
 
 
 async def test_only_those_whose_model_has_work_are_woken(crowd):
