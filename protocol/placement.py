@@ -244,6 +244,11 @@ class Placement:
             board = await shown.demand(wait_seconds)
             if self._offers(board):
                 return
+            if not board.demands:
+                # It waits on: whoever has the next work finds it awake.
+                self._rest = self._pause
+                await asyncio.sleep(self._pause)
+                return
         await asyncio.sleep(self._rest)
         if self._loaded is None:
             self._rest = min(2 * self._rest, max(REST_SECONDS, self._pause))

@@ -129,16 +129,16 @@ async def test_a_node_waits_at_an_empty_board_and_rests_longer_before_a_full_one
         lambda: 0.0,
         lambda: 0.0,
     )
-    boards = Boards(nothing, nothing, full, full)
+    boards = Boards(nothing, nothing, nothing, nothing, full, full)
     assert await node.wanted(boards, told) is None
-    # Nobody gave it a place to wait at, and then somebody did.
-    await node.rest(boards, 20)
-    await node.rest(boards, 20)
-    assert (boards.waits, rests) == ([0, 20, 20], [1])
-    assert await node.wanted(boards, told) is None
-    for _ in range(5):
+    # As long as there is nothing it hears of the next work at once, but for a breath.
+    for _ in range(4):
         await node.rest(boards, 20)
-    assert (boards.waits, rests) == ([0, 20, 20, 0], [1, 2, 4, 8, 15, 15])
+    assert (boards.waits, rests) == ([0, 20, 20, 20, 20], [1, 1, 1])
+    assert await node.wanted(boards, told) is None
+    for _ in range(6):
+        await node.rest(boards, 20)
+    assert (boards.waits, rests[3:]) == ([0, 20, 20, 20, 20, 0], [1, 2, 4, 8, 15, 15])
     node.note_loaded(row.commit)
     await node.rest(boards, 20)
     assert rests[-1] == 1
