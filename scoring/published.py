@@ -6,7 +6,7 @@ it voids less than a measured one would, and it never convicts.
 """
 
 from fnmatch import fnmatchcase
-from functools import cache
+from functools import cache, lru_cache
 from importlib.resources import files
 
 from protocol.messages import Stack
@@ -78,7 +78,13 @@ def _fits(profile: Profile, model: str, miner: Stack, validator: Stack) -> bool:
 
 
 def _covers(side: Side | None, stack: Stack) -> bool:
-    return side in (None, side_of(stack), side_of(stack, exact=True))
+    return side is None or side in _sides(stack)
+
+
+# Of every lease all miners are asked for, whose stacks are few.
+@lru_cache(maxsize=4_096)
+def _sides(stack: Stack) -> tuple[Side, Side]:
+    return side_of(stack), side_of(stack, exact=True)
 
 
 def _says(profile: Profile) -> tuple[int, int, int, str]:
