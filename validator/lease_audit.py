@@ -1,19 +1,20 @@
 """One audit lease from its samples to the gateway's receipt."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import structlog
 from bittensor_core import Keypair
 
 from protocol.client import GatewayRefused, GatewayUnavailable, NodeClient
-from protocol.messages import AuditLease, SampleVerdict, Stack, Verdicts
+from protocol.messages import AuditLease, SampleVerdict, Stack, Verdicts, Work
 from protocol.verdicts import signed_verdicts
 from scoring.profile import Profile
 from scoring.published import chosen
 from scoring.sample_rule import RULE
-from validator.audit import audit_by
+from validator.audit import Samples, audit_by
 from validator.claims import SIGNATURE, unproven
+from validator.forward import ForwardFailed
 from validator.model_process import ModelProcess
 from validator.verdicts import failure
 
@@ -91,9 +92,19 @@ class LeaseAudit:
             work,
             samples,
             self._process.vocabulary,
-            lambda part, budget: self._process.judged(work, part, profile, budget),
+            lambda part, budget: self._judged(work, part, profile, budget),
             self._pack_tokens,
         )
+
+    def _judged(
+        self, work: Work, samples: Samples, profile: Profile, budget: int
+    ) -> Iterator[tuple[int, SampleVerdict]]:
+        for found in self._process.judged(work, samples, profile, budget):
+            if self._process.stack != self._stack:
+                # A child that died was replaced by one of another build: the profile may be of the
+                # first one alone.
+                raise ForwardFailed("what computes here was updated meanwhile")
+            yield found
 
     def _profile(self, lease: AuditLease) -> Profile:
         return chosen(lease.work.model, lease.result.stack, self._stack)

@@ -42,6 +42,7 @@ from protocol.messages import (
     LeaseRecord,
     LeaseRequest,
     Receipt,
+    SampleVerdict,
     Stack,
     Verdicts,
     Work,
@@ -49,8 +50,11 @@ from protocol.messages import (
 from protocol.results import signed_result
 from scripts.hub.server import HubServer
 from scripts.hub.store import publish
+from validator import worker
 from validator.claims import SIGNATURE
 from validator.daemon import Validator
+from validator.lease_audit import LeaseAudit
+from validator.model_process import ModelProcess
 from validator.settings import ValidatorSettings
 
 MakeWork = Callable[..., Work]
@@ -324,3 +328,25 @@ async def test_a_signal_gives_the_lease_back(
             await process.wait()
     assert fake.released == [held.lease_id]
     assert fake.verdicts == {}
+
+
+def test_a_child_of_another_build_judges_nobody(
+    miner: Keypair, tmp_path: Path, make_work: MakeWork, monkeypatch: pytest.MonkeyPatch
+):
+    work = make_work(prompts=1, per_prompt=1)
+    samples = [[3] * work.sampling.max_tokens]
+    held = lease(1, work, samples, miner, load_or_create_hotkey(tmp_path / "gateway.json"))
+    key = load_or_create_hotkey(tmp_path / "validator.json")
+    process = ModelProcess(worker.Load(NAME, "a" * 40, None, "vllm", None, "cpu", 1))
+    process.vocabulary, process.stack = work.vocabulary_size, STACK
+
+    def judged(*_: object) -> Iterator[tuple[int, SampleVerdict]]:
+        # The first child died, and another one was started from what is installed now.
+        process.stack = STACK.model_copy(update={"version": "2"})
+        yield 0, SampleVerdict(outcome="void", tokens=2, mismatches=2, largest_margin_micro=9)
+
+    monkeypatch.setattr(process, "judged", judged)
+    audit = LeaseAudit(key, NodeClient("http://x", key), process, STACK, 64, time.monotonic)
+    (verdict,) = audit._verdicts(held)
+    assert verdict.outcome == "inconclusive"
+    assert verdict.reason is not None and "was updated meanwhile" in verdict.reason
