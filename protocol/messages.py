@@ -82,7 +82,7 @@ class Stack(Message):
     def _without_empty(self, plain: SerializerFunctionWrapHandler) -> dict[str, Any]:
         members = plain(self)
         if not self.kernels:
-            del members["kernels"]
+            members.pop("kernels", None)
         return members
 
 

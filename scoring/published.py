@@ -5,9 +5,11 @@ of stacks, one that is assumed stands in: its bounds are wider than any that wer
 it voids less than a measured one would, and it never convicts.
 """
 
+from collections.abc import Hashable
 from fnmatch import fnmatchcase
 from functools import cache, lru_cache
 from importlib.resources import files
+from typing import cast
 
 from protocol.messages import Stack
 from scoring.profile import Profile, Side
@@ -78,13 +80,14 @@ def _fits(profile: Profile, model: str, miner: Stack, validator: Stack) -> bool:
 
 
 def _covers(side: Side | None, stack: Stack) -> bool:
-    return side is None or side in _sides(stack)
+    return side is None or side in _sides(cast(Hashable, stack))
 
 
 # Of every lease all miners are asked for, whose stacks are few.
 @lru_cache(maxsize=4_096)
-def _sides(stack: Stack) -> tuple[Side, Side]:
-    return side_of(stack), side_of(stack, exact=True)
+def _sides(stack: Hashable) -> tuple[Side, Side]:
+    declared = cast(Stack, stack)
+    return side_of(declared), side_of(declared, exact=True)
 
 
 def _says(profile: Profile) -> tuple[int, int, int, str]:
