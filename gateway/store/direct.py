@@ -12,6 +12,7 @@ import sqlite3
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any, Self, cast
 
 from sqlalchemy.dialects import registry
@@ -75,8 +76,11 @@ async def _ended(thread: ThreadPoolExecutor, call: Callable[[], None]) -> None:
     try:
         await asyncio.shield(future)
     except asyncio.CancelledError:
-        # What it does to the connection is over before anybody else has the connection.
-        await asyncio.wait((future,))
+        # What it does to the connection is over before anybody else has the connection, however
+        # often the task is cancelled.
+        while not future.done():
+            with suppress(asyncio.CancelledError):
+                await asyncio.wait((future,))
         raise
 
 

@@ -163,12 +163,7 @@ async def test_sqlite_is_durable_and_checks_foreign_keys(sqlite_store: Store):
 async def test_another_process_that_writes_stops_nothing_but_writing(sqlite_store: Store):
     async with sqlite_store.write() as session:
         session.add(_node("1"))
-    async with sqlite_store.glance() as session:
-        connection = await session.connection()
-        path = connection.engine.url.database
-    assert path is not None
-    other = sqlite3.connect(path, isolation_level=None)
-    other.execute("BEGIN IMMEDIATE")
+    other = await _other_writer(sqlite_store)
 
     async def rename() -> None:
         async with sqlite_store.write() as session:
@@ -209,6 +204,25 @@ async def test_whoever_is_cancelled_leaves_the_writer_to_others(sqlite_store: St
             assert found is not None
 
 
+async def test_no_number_of_cancellations_leaves_a_thread_at_a_connection(sqlite_store: Store):
+    async def add() -> None:
+        async with sqlite_store.write() as session:
+            session.add(_node("1"))
+
+    other = await _other_writer(sqlite_store)
+    waiting = asyncio.create_task(add())
+    for _ in range(3):
+        await asyncio.sleep(0.02)
+        waiting.cancel()
+    await asyncio.sleep(0.02)
+    # Its thread still waits for the lock, with the one connection that writes.
+    assert not waiting.done()
+    other.close()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    await add()
+
+
 @pytest.mark.parametrize("url", ["mysql://h/d", "sqlite://", "sqlite:///:memory:"])
 async def test_other_databases_are_refused(url: str, tmp_path):
     with pytest.raises(ValueError, match="sqlite:///PATH"):
@@ -220,6 +234,16 @@ async def test_news_wakes_the_waiter(sqlite_store: Store):
     await asyncio.sleep(0)
     sqlite_store.announce_news()
     await waiter
+
+
+async def _other_writer(store: Store) -> sqlite3.Connection:
+    """Hold the lock to write from another connection, as another process would."""
+    async with store.glance() as session:
+        path = (await session.connection()).engine.url.database
+    assert path is not None
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    return other
 
 
 def _node(hotkey: str) -> Node:
