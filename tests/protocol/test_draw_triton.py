@@ -9,8 +9,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
-from protocol.draw import numba_form
+from protocol.draw import device_form, numba_form, torch_form
 from protocol.draw.key import key_words
 from protocol.sampling import Sampling
 
@@ -84,6 +85,12 @@ def test_ids_are_those_of_the_compiled_form(number: int, drawn: dict[str, np.nda
     due = numba_form.draw_rows(case["logits"], case["keys"], *columns, int(case["size"]))
     np.testing.assert_array_equal(drawn[str(number)], due)
     assert due[4] == -1
+
+
+def test_where_no_kernel_starts_the_draw_is_in_torch() -> None:
+    # Here it is the device that Triton does not serve; elsewhere a compiler may be missing.
+    with pytest.warns(UserWarning, match="in torch, not in Triton"):
+        assert device_form._on(torch.device("cpu")) is torch_form
 
 
 def test_the_kernels_compile_for_gpus_that_are_not_here(tmp_path: Path) -> None:
