@@ -4,6 +4,9 @@ An object is written before the row that names it, so one without a row may be a
 Two rules keep the two apart, whatever stands still meanwhile: nothing is removed before it is
 ``UNNAMED_MS`` old, and ``Naming`` refuses to name what was begun a fraction of that ago. What only
 a live lease or an unfinished delivery could name is kept as long as that may be.
+
+What is older than the database's first account is another database's, and stays: whoever opens an
+empty one beside a full store, by a wrong URL, loses nothing.
 """
 
 import re
@@ -11,7 +14,7 @@ import time
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Sequence
 
-from sqlmodel import col, select
+from sqlmodel import col, func, select
 from sqlmodel.ext.asyncio.session import AsyncSession
 
 from gateway.errors import GatewayError
@@ -19,6 +22,7 @@ from gateway.store.engine import Store
 from gateway.store.objects import DRAFTS
 from gateway.store.tables import (
     OPEN_STATUSES,
+    Account,
     DatasetQuote,
     DeliveredFile,
     Epoch,
@@ -61,11 +65,15 @@ async def sweep(store: Store, now_ms: int) -> int:
     Args:
         now_ms: by the clock that the objects' times are of, not one that was set for a test.
     """
+    async with store.read() as session:
+        begun_ms = (await session.exec(select(func.min(Account.created_at_ms)))).one()
+    if begun_ms is None:
+        return 0
     removed = 0
     async for page in store.objects.listed():
         old = defaultdict(list)
         for key, written_ms in page:
-            if written_ms <= now_ms - UNNAMED_MS and _KEY.fullmatch(key):
+            if begun_ms <= written_ms <= now_ms - UNNAMED_MS and _KEY.fullmatch(key):
                 old[key.partition("/")[0]].append(key)
         for kind, keys in old.items():
             for key in await _KINDS[kind](store, keys):

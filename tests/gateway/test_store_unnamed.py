@@ -18,7 +18,7 @@ from gateway.orders.policy import Policy
 from gateway.store import unnamed
 from gateway.store.engine import Store
 from gateway.store.objects import Objects
-from gateway.store.tables import Epoch, File, Order, OutputFormat
+from gateway.store.tables import Account, Epoch, File, Order, OutputFormat
 
 TERMS = kept_quotes.Terms(24, OutputFormat.PARQUET, None, None)
 
@@ -134,6 +134,22 @@ async def test_what_is_named_stays(anywhere: World, model_folder: Path) -> None:
     assert await keys_of(objects) == named | left
     assert await unnamed.sweep(world.store, later()) == len(left)
     assert await keys_of(objects) == named - {of_gone.object_key}
+
+
+async def test_an_empty_database_beside_a_full_store_sweeps_nothing(
+    sqlite_world: World, tmp_path: Path
+) -> None:
+    """A wrong URL opens a new database, in which nothing names what the right one does."""
+    await sqlite_world.place()
+    objects = sqlite_world.store.objects
+    before = await keys_of(objects)
+    wrong = await Store.open(f"sqlite:///{tmp_path}/wrong.db", objects)
+    assert await unnamed.sweep(wrong, later()) == 0
+    async with wrong.write() as session:
+        session.add(Account(name="first", created_at_ms=int(time.time() * 1000) + 1))
+    assert await unnamed.sweep(wrong, later()) == 0
+    assert await keys_of(objects) == before
+    await wrong.close()
 
 
 async def test_what_was_begun_long_ago_is_not_named(
