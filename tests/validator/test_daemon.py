@@ -127,8 +127,11 @@ class FakeGateway:
         return self.queue.pop(0).model_dump_json() if self.queue else None
 
     def _heartbeat(self, lease_id: str, body: bytes) -> str:
-        self.beats.append(Heartbeat.model_validate_json(body).tokens)
-        return HeartbeatAnswer(expires_at=0.0, stop=lease_id in self.stopped).model_dump_json()
+        tokens = Heartbeat.model_validate_json(body).tokens
+        self.beats.append(tokens)
+        # Stopped in the middle: it has told of progress.
+        stop = lease_id in self.stopped and tokens > 0
+        return HeartbeatAnswer(expires_at=0.0, stop=stop).model_dump_json()
 
     def _verdicts(self, lease_id: str, body: bytes) -> str:
         if self.busy:
