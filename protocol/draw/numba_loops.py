@@ -13,6 +13,7 @@ from protocol.draw.philox import MULTIPLIER_0, MULTIPLIER_1, WEYL_0, WEYL_1
 
 BLOCK = 256  # ids per block; a multiple of 4, the words of one Philox call
 FEW = 256  # so many ids at most are drawn from one by one
+FAR = 4.0  # so many temperatures below its block's largest logit an id is told by fewer words
 NOT_DRAWN = -1
 
 _M0, _M1 = np.uint64(MULTIPLIER_0), np.uint64(MULTIPLIER_1)
@@ -183,8 +184,16 @@ def _best(row, peaks, key, position, temperature, floor, edge, words):
             continue
         start = block * BLOCK
         _fill_words(start, position, key, words)
+        if step < 0 and edge < 0:
+            # The id of the largest logit sets the bar, so that few others need a logarithm.
+            best_id = start + np.argmax(row[start : start + BLOCK])
+            best = peak + temperature * _gumbel(words[_place(best_id)])
+            limit = _word_limit(peak, best, temperature)
         if not _any_within(words, limit):
             continue
+        # Most logits of a block lie far below its largest one, and need a much rarer word.
+        far = peak - FAR * temperature
+        far_limit = _word_limit(far, best, temperature)
         for place in range(BLOCK):
             if words[place] > limit:
                 continue
@@ -192,13 +201,22 @@ def _best(row, peaks, key, position, temperature, floor, edge, words):
             if index >= row.shape[0]:
                 continue
             logit = np.float64(row[index])
+            if logit < far and words[place] > far_limit:
+                continue
             if logit < floor or (edge >= 0 and logit == row[edge] and index >= edge):
                 continue
             score = logit + temperature * _gumbel(words[place])
             if score > best or (score == best and index < best_id):
                 best, best_id = score, index
                 limit = _word_limit(peak, best, temperature)
+                far_limit = _word_limit(far, best, temperature)
     return best_id
+
+
+@inlined
+def _place(index):
+    """Where ``_fill_words`` puts the word of an id, counted within its block."""
+    return (index % 4) * (BLOCK // 4) + (index % BLOCK) // 4
 
 
 @compiled
