@@ -332,14 +332,18 @@ def _keep_largest(row, ids, k):
 @compiled
 def _draw_few(row, ids, key, position, temperature, top_p, scores, masses):
     """The id due where top_k and min_p leave the rising ``ids``, all of finite logits."""
-    top = np.float64(row[ids].max())
-    gumbel_of(key, position, ids, scores)
+    first = np.argmax(row[ids])
+    top = np.float64(row[ids[first]])
     whole = 0.0
     for place in range(ids.shape[0]):
-        logit = np.float64(row[ids[place]])
-        scores[place] = logit + temperature * scores[place]
-        masses[place] = math.exp((logit - top) / temperature)
+        masses[place] = math.exp((np.float64(row[ids[place]]) - top) / temperature)
         whole += masses[place]
+    if masses[first] >= top_p * whole and top_p < 1:
+        # The likeliest id fills the nucleus by itself, whatever the noise.
+        return ids[first]
+    gumbel_of(key, position, ids, scores)
+    for place in range(ids.shape[0]):
+        scores[place] = np.float64(row[ids[place]]) + temperature * scores[place]
     while True:
         drawn = np.argmax(scores[: ids.shape[0]])
         logit, ahead = row[ids[drawn]], 0.0
