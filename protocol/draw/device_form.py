@@ -45,8 +45,7 @@ def _on(device: torch.device) -> ModuleType:
     try:
         form = import_module("protocol.draw.triton_form")
         form.draw_rows(*row, 4)
-    except Exception as error:  # noqa: BLE001
-        # Whatever keeps it from running, the other one gives the same ids.
+    except Exception as error:  # noqa: BLE001 - whatever it is, the other form gives the same ids
         reason = f"{type(error).__name__}: {error}"
         warnings.warn(f"the draw runs in torch, not in Triton ({reason[:200]})", stacklevel=2)
         return torch_form

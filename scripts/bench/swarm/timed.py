@@ -71,7 +71,7 @@ class Accountant:
             # Read afterwards: a request's first step tells which it is.
             self.seconds[handle._context.get(_ROUTE, OUTSIDE)] += time.thread_time() - started
 
-        setattr(asyncio.Handle, "_run", timed)  # noqa: B010
+        setattr(asyncio.Handle, "_run", timed)  # noqa: B010 - the type checker knows no such name
         event.listen(Engine, "before_cursor_execute", self._count_statement)
         signal.signal(signal.SIGUSR1, self.begin)
         signal.signal(signal.SIGUSR2, self.end)
